@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Set up and run: needs Python 3.11+ and the package index, nothing else.
+
+    python3 dev.py demo     install what running needs, play the private-against-baselines comparison
+    python3 dev.py test     install what testing needs, run all tests
+    python3 dev.py check    lint, types, import contracts, documentation
+    python3 dev.py lock     pin all versions anew
+
+Everything goes into `.venv` beside this file, from versions and hashes pinned in `requirements/`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+PYTHON = str(BIN / "python")
+UV = str(BIN / "uv")
+UV_REQUIREMENT = ROOT / "requirements" / "uv.txt"
+
+
+def call(*command: str) -> None:
+    """Run a command from the project's root; stop with its exit code when it fails."""
+    code = subprocess.call(command, cwd=ROOT)
+    if code:
+        sys.exit(code)
+
+
+def install(kind: str) -> None:
+    """Bring `.venv` to the locked versions of requirements/<kind>.txt; does nothing when it is there already."""
+    lock = ROOT / "requirements" / f"{kind}.txt"
+    wanted = hashlib.sha256(lock.read_bytes() + (ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    stamp = VENV / f".installed-{kind}"
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    print(f"Installing locked versions ({kind}) into .venv ...", flush=True)
+    if not Path(PYTHON).exists():
+        call(sys.executable, "-m", "venv", str(VENV))
+    if not Path(UV).exists():
+        call(PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--require-hashes",
+             "-r", str(UV_REQUIREMENT))
+    call(UV, "pip", "install", "-q", "--python", PYTHON, "--require-hashes", "-r", str(lock))
+    call(UV, "pip", "install", "-q", "--python", PYTHON, "--no-deps", "--no-build-isolation", "-e", ".")
+    stamp.write_text(wanted)
+
+
+def demo(*arguments: str) -> None:
+    """The main job: a comparison on embedded defaults, a table and a picture."""
+    install("run")
+    call(PYTHON, "-m", "tacit.cli", "demo", *arguments)
+
+
+def test(*arguments: str) -> None:
+    """All tests, on all cores."""
+    install("dev")
+    call(PYTHON, "-m", "pytest", *(arguments or ("-n", "auto")))
+
+
+def check() -> None:
+    """Lint, types, import contracts, documentation."""
+    install("dev")
+    call(PYTHON, "-m", "ruff", "check")
+    call(PYTHON, "-m", "ruff", "format", "--check")
+    call(PYTHON, "-m", "mypy")
+    call(str(BIN / "lint-imports"))
+    call(PYTHON, "-m", "pytest", "-q", "tests/test_docs.py")
+
+
+def lock() -> None:
+    """Pin the newest versions that pyproject.toml admits."""
+    install("dev")
+    common = ("--universal", "--generate-hashes", "--no-emit-index-url", "--no-header", "-q", "--upgrade",
+              "--python-version", "3.11")
+    call(UV, "pip", "compile", "pyproject.toml", "--group", "build", "-o", "requirements/run.txt", *common)
+    call(UV, "pip", "compile", "pyproject.toml", "--all-extras", "--group", "build", "--group", "dev",
+         "-o", "requirements/dev.txt", *common)
+    call(UV, "pip", "compile", "requirements/uv.in", "-o", "requirements/uv.txt", *common)
+
+
+TASKS = {"demo": demo, "test": test, "check": check, "lock": lock}
+
+if __name__ == "__main__":
+    if sys.version_info < (3, 11):  # noqa: UP036 - whoever runs this may have an older Python
+        sys.exit(f"Tacit needs Python 3.11 or newer; this is {sys.version.split()[0]}")
+    if len(sys.argv) < 2 or sys.argv[1] not in TASKS:
+        sys.exit(str(__doc__).strip())
+    TASKS[sys.argv[1]](*sys.argv[2:])
