@@ -1,0 +1,86 @@
+"""One decorator for every compiled kernel, and a cache that cannot go stale.
+
+Numba keys its on-disk cache by the file of the *outer* function only, though callees are compiled into it: a changed
+helper in another file would silently keep running in its old form..  Here every module's kernels are cached in a folder
+named after a fingerprint of that module and of all modules whose kernels it uses, directly or not..  Kernels that are
+generic over policy states (`generic_kernel`) may come to include any kernel of the package, so that their fingerprint
+covers all of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar, cast
+
+import numba
+import numba.core.config
+from numba.core.dispatcher import Dispatcher
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+_PACKAGE = Path(__file__).parent
+_numba_config: Any = numba.core.config
+_SETTINGS = f"numba {numba.__version__}, nogil, numpy errors"
+
+
+def _stamp(path: Path) -> str:
+    status = path.stat()
+    return f"{path.relative_to(_PACKAGE)} {status.st_size} {status.st_mtime_ns}"
+
+
+@cache
+def _package_fingerprint() -> str:
+    kernels = (path for path in sorted(_PACKAGE.rglob("*.py")) if "@kernel" in path.read_text(encoding="utf-8"))
+    return _digest(_SETTINGS, *map(_stamp, kernels))
+
+
+def _module_fingerprint(module: ModuleType, seen: set[str]) -> str:
+    """Digest of a module's file and of those that its kernels come from; imports precede kernels, so all are loaded."""
+    seen.add(module.__name__)
+    parts = [_SETTINGS, _stamp(Path(str(module.__file__)))]
+    homes = {value.py_func.__module__ for value in vars(module).values() if isinstance(value, Dispatcher)}
+    for name in sorted(homes - seen):
+        if name.startswith("tacit."):
+            parts.append(_module_fingerprint(sys.modules[name], seen))
+    return _digest(*parts)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _cache_root() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "tacit" / "kernels"
+
+
+def _compile(function: Function, fingerprint: Callable[[], str]) -> Function:
+    previous = _numba_config.CACHE_DIR
+    if not os.environ.get("NUMBA_CACHE_DIR"):
+        _numba_config.CACHE_DIR = str(_cache_root() / fingerprint())
+    try:
+        compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    finally:
+        _numba_config.CACHE_DIR = previous
+    return cast(Function, compiled)
+
+
+def kernel(function: Function) -> Function:
+    """Compile ``function`` with the settings that every hot loop of the package shares.
+
+    No ``fastmath``: sums must not be reordered, since sensitivity arguments and reproducible rows rest on
+    the arithmetic as written.  ``error_model="numpy"`` makes a division by zero an infinity, which callers
+    check, and not an exception in the middle of a round.
+    """
+    return _compile(function, lambda: _module_fingerprint(sys.modules[function.__module__], set()))
+
+
+def generic_kernel(function: Function) -> Function:
+    """The same for kernels that call the steps of whatever state they are given."""
+    return _compile(function, _package_fingerprint)

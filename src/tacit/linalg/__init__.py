@@ -1,0 +1,1 @@
+"""Small dense linear algebra as compiled kernels: the lowest layer of the package."""

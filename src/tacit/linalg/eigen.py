@@ -1,0 +1,59 @@
+"""Eigenvalues of small symmetric matrices by Jacobi rotations.
+
+Plain loops for the reason given in ``tacit.linalg.solve``: the same bits on every machine, and a kernel that
+calls this compiles in a fraction of the time that a LAPACK call takes.  Cubic per sweep, about six sweeps.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tacit._compile import kernel
+from tacit.typing import FloatArray
+
+_SWEEPS = 60
+
+
+@kernel
+def symmetric_eigen(matrix: FloatArray, values: FloatArray, vectors: FloatArray) -> None:
+    """Eigenvalues and eigenvectors (columns), in no particular order; ``matrix`` is overwritten."""
+    dim = matrix.shape[0]
+    for i in range(dim):
+        for j in range(dim):
+            vectors[i, j] = 1.0 if i == j else 0.0
+    for _ in range(_SWEEPS):
+        rotated = False
+        for p in range(dim):
+            for q in range(p + 1, dim):
+                # Golub and Van Loan, Matrix Computations, section 8.5: skip what rounding has already closed.
+                if abs(matrix[p, q]) > 1e-17 * math.sqrt(abs(matrix[p, p] * matrix[q, q])) + 1e-300:
+                    rotated = True
+                    _rotate(matrix, vectors, p, q)
+        if not rotated:
+            break
+    for i in range(dim):
+        values[i] = matrix[i, i]
+
+
+@kernel
+def _rotate(matrix: FloatArray, vectors: FloatArray, p: int, q: int) -> None:
+    """Annul entry (p, q) by the smaller of the two rotations that do."""
+    ratio = (matrix[q, q] - matrix[p, p]) / (2.0 * matrix[p, q])
+    tangent = math.copysign(1.0, ratio) / (abs(ratio) + math.hypot(1.0, ratio))
+    cosine = 1.0 / math.hypot(1.0, tangent)
+    sine = tangent * cosine
+    shift = tangent * matrix[p, q]
+    matrix[p, p] -= shift
+    matrix[q, q] += shift
+    matrix[p, q] = 0.0
+    matrix[q, p] = 0.0
+    for k in range(matrix.shape[0]):
+        if k != p and k != q:
+            upper, lower = matrix[k, p], matrix[k, q]
+            matrix[k, p] = cosine * upper - sine * lower
+            matrix[k, q] = sine * upper + cosine * lower
+            matrix[p, k] = matrix[k, p]
+            matrix[q, k] = matrix[k, q]
+        upper, lower = vectors[k, p], vectors[k, q]
+        vectors[k, p] = cosine * upper - sine * lower
+        vectors[k, q] = sine * upper + cosine * lower

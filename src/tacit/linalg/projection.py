@@ -1,0 +1,273 @@
+"""Projections on balls and ellipsoids, in the Euclidean norm or in that of a positive definite metric.
+
+The projection in the metric A minimises ``(theta - theta_0)' A (theta - theta_0)`` over the set: with A the
+curvature of a loss it is the constrained Newton step, with A the identity the Euclidean projection.  A single
+set is handled by its secular equation on one eigendecomposition (More and Sorensen 1983, section 3: Newton's
+method on 1/norm converges monotonically), two sets by their multipliers: no alternation, nothing to tune.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit._compile import kernel
+from tacit._errors import InvalidInput
+from tacit.linalg.eigen import symmetric_eigen
+from tacit.linalg.solve import cholesky, solve_cholesky, solve_lower, solve_upper
+from tacit.linalg.vectors import copy_into, identity, norm, trace
+from tacit.typing import FloatArray
+
+_SECULAR_ITERATIONS = 200
+_MULTIPLIER_ITERATIONS = 100
+_ROUNDING = 1e-13
+
+
+@dataclass(frozen=True, slots=True)
+class Ellipsoid:
+    """The set {||theta - center||_matrix <= radius}; an infinite radius is all of space."""
+
+    center: FloatArray
+    matrix: FloatArray
+    radius: float
+
+    def __post_init__(self) -> None:
+        # One memory layout, so that kernels compile once.
+        for name in ("center", "matrix"):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float64))
+        dim = self.center.shape[0]
+        if self.matrix.shape != (dim, dim):
+            raise InvalidInput(f"matrix must have shape {(dim, dim)}, got {self.matrix.shape}")
+        if not self.radius > 0.0:
+            raise InvalidInput(f"radius must be positive, got {self.radius}")
+
+
+def unbounded(dim: int) -> Ellipsoid:
+    """All of space, for kernels that take an ellipsoid."""
+    return Ellipsoid(np.zeros(dim), np.eye(dim), math.inf)
+
+
+@kernel
+def project_ball(theta: FloatArray, radius: float) -> None:
+    """Move ``theta`` to the nearest point of the Euclidean ball around 0, in place."""
+    length = norm(theta)
+    if length > radius:
+        for i in range(theta.shape[0]):
+            theta[i] *= radius / length
+
+
+@kernel
+def ellipsoid_distance(theta: FloatArray, center: FloatArray, matrix: FloatArray) -> float:
+    """``||theta - center||_matrix``."""
+    total = 0.0
+    for i in range(theta.shape[0]):
+        row = 0.0
+        for j in range(theta.shape[0]):
+            row += matrix[i, j] * (theta[j] - center[j])
+        total += row * (theta[i] - center[i])
+    return math.sqrt(max(0.0, total))
+
+
+@kernel
+def secular_root(curvatures: FloatArray, coordinates: FloatArray, radius: float) -> float:
+    """The multiplier m >= 0 with sum_i b_i u_i^2 / (1 + m b_i)^2 = radius^2; 0 when the sum is below it.
+
+    ``curvatures`` b_i >= 0.  Starts at 0 and never passes the root but for rounding.
+    """
+    multiplier = 0.0
+    for _ in range(_SECULAR_ITERATIONS):
+        squared, slope = 0.0, 0.0
+        for i in range(curvatures.shape[0]):
+            share = 1.0 + multiplier * curvatures[i]
+            term = curvatures[i] * (coordinates[i] / share) ** 2
+            squared += term
+            slope += term * curvatures[i] / share
+        length = math.sqrt(squared)
+        if length <= radius * (1.0 + _ROUNDING) or slope <= 0.0:
+            break
+        multiplier += (length - radius) / radius * squared / slope
+    return multiplier
+
+
+@kernel
+def project_ellipsoid_metric(
+    theta: FloatArray, center: FloatArray, matrix: FloatArray, radius: float, metric: FloatArray
+) -> bool:
+    """Project ``theta`` on {||theta - center||_matrix <= radius} in the norm of ``metric``, in place.
+
+    ``matrix`` is positive semidefinite (directions it does not see are unbounded), ``metric`` positive
+    definite; a radius of 0 leaves the center.  False, with ``theta`` unchanged, when ``metric`` has no
+    Cholesky factor.
+    """
+    if ellipsoid_distance(theta, center, matrix) <= radius:
+        return True
+    dim = theta.shape[0]
+    factor = np.empty((dim, dim))
+    if not cholesky(metric, factor):
+        return False
+    if radius > 0.0:
+        _shrink_in_eigenbasis(theta, center, matrix, radius, factor)
+    distance = ellipsoid_distance(theta, center, matrix)
+    pull = min(1.0, max(radius, 0.0) / distance)  # what rounding left outside goes along the ray
+    for i in range(dim):
+        theta[i] = center[i] + pull * (theta[i] - center[i])
+    return True
+
+
+@kernel
+def _shrink_in_eigenbasis(
+    theta: FloatArray, center: FloatArray, matrix: FloatArray, radius: float, factor: FloatArray
+) -> None:
+    """In coordinates where the metric is the identity and ``matrix`` diagonal, shrink by the secular root."""
+    dim = theta.shape[0]
+    basis, curvatures, coordinates, offset = _whiten(matrix, factor)
+    for i in range(dim):
+        for j in range(i, dim):
+            offset[i] += factor[j, i] * (theta[j] - center[j])
+    for i in range(dim):
+        for j in range(dim):
+            coordinates[i] += basis[j, i] * offset[j]
+    multiplier = secular_root(curvatures, coordinates, radius)
+    for i in range(dim):
+        offset[i] = 0.0
+        for j in range(dim):
+            offset[i] += basis[i, j] * coordinates[j] / (1.0 + multiplier * curvatures[j])
+    solve_upper(factor, offset, offset)
+    for i in range(dim):
+        theta[i] = center[i] + offset[i]
+
+
+@kernel
+def _whiten(matrix: FloatArray, factor: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Eigendecomposition of L^-1 matrix L^-T, and two vectors of zeros to work in."""
+    dim = matrix.shape[0]
+    whitened, basis, curvatures = np.empty((dim, dim)), np.empty((dim, dim)), np.empty(dim)
+    for i in range(dim):
+        solve_lower(factor, matrix[i], whitened[i])
+    for i in range(dim):
+        for j in range(dim):
+            curvatures[j] = whitened[j, i]
+        solve_lower(factor, curvatures, curvatures)
+        for j in range(dim):
+            whitened[j, i] = curvatures[j]
+    for i in range(dim):
+        for j in range(i):
+            whitened[i, j] = 0.5 * (whitened[i, j] + whitened[j, i])
+            whitened[j, i] = whitened[i, j]
+    symmetric_eigen(whitened, curvatures, basis)
+    for i in range(dim):
+        curvatures[i] = max(curvatures[i], 0.0)
+    return basis, curvatures, np.zeros(dim), np.zeros(dim)
+
+
+@kernel
+def project_ellipsoid(theta: FloatArray, center: FloatArray, matrix: FloatArray, radius: float) -> None:
+    """Euclidean projection on {||theta - center||_matrix <= radius}, in place."""
+    project_ellipsoid_metric(theta, center, matrix, radius, identity(theta.shape[0]))
+
+
+@kernel
+def project_ball_metric(theta: FloatArray, radius: float, metric: FloatArray) -> bool:
+    """Project on the Euclidean ball around 0 in the norm of ``metric``, in place; returns likewise."""
+    dim = theta.shape[0]
+    return project_ellipsoid_metric(theta, np.zeros(dim), identity(dim), radius, metric)
+
+
+@kernel
+def project_intersection_metric(
+    theta: FloatArray,
+    center: FloatArray,
+    matrix: FloatArray,
+    radius: float,
+    ball_radius: float,
+    metric: FloatArray,
+) -> bool:
+    """Project on {||theta - center||_matrix <= radius, ||theta|| <= ball_radius} in the norm of ``metric``.
+
+    An infinite ``radius`` or ``ball_radius`` drops that set.  When both sets bind, the multiplier of the
+    ellipsoid is bracketed and found by regula falsi (Illinois), the ball being solved exactly inside: the
+    distance to the center decreases in it.  False, with ``theta`` in the ball and as near to the ellipsoid
+    as found, when the sets do not meet.
+    """
+    start, trial = theta.copy(), theta.copy()
+    if not project_ball_metric(theta, ball_radius, metric):
+        return False
+    if ellipsoid_distance(theta, center, matrix) <= radius:
+        return True
+    if not project_ellipsoid_metric(trial, center, matrix, radius, metric):
+        return False
+    if norm(trial) <= ball_radius:
+        copy_into(trial, theta)
+        return True
+    return _both_bind(start, center, matrix, radius, ball_radius, metric, theta)
+
+
+@kernel
+def _penalised_in_ball(
+    theta: FloatArray,
+    center: FloatArray,
+    matrix: FloatArray,
+    ball_radius: float,
+    metric: FloatArray,
+    multiplier: float,
+    out: FloatArray,
+) -> float:
+    """Minimise metric distance^2 + multiplier * ellipsoid distance^2 over the ball; returns the latter.
+
+    Both terms are divided by 1 + multiplier, so that no multiplier is too large.
+    """
+    dim = theta.shape[0]
+    share = 1.0 / (1.0 + multiplier)
+    combined, factor = np.empty((dim, dim)), np.empty((dim, dim))
+    for i in range(dim):
+        out[i] = 0.0
+        for j in range(dim):
+            combined[i, j] = share * metric[i, j] + (1.0 - share) * matrix[i, j]
+            out[i] += share * metric[i, j] * theta[j] + (1.0 - share) * matrix[i, j] * center[j]
+    if not cholesky(combined, factor):
+        return math.inf
+    solve_cholesky(factor, out, out)
+    project_ball_metric(out, ball_radius, combined)
+    return ellipsoid_distance(out, center, matrix)
+
+
+@kernel
+def _both_bind(
+    start: FloatArray,
+    center: FloatArray,
+    matrix: FloatArray,
+    radius: float,
+    ball_radius: float,
+    metric: FloatArray,
+    theta: FloatArray,
+) -> bool:
+    """Write into ``theta`` the point whose multiplier puts it on both boundaries, from the inner side."""
+    low, low_gap = 0.0, ellipsoid_distance(theta, center, matrix) / radius - 1.0
+    high, high_gap, remaining, last_side = 0.0, low_gap, 1.0, 0
+    unit = trace(metric) / max(trace(matrix), 1e-300)
+    trial = theta.copy()
+    for _ in range(_MULTIPLIER_ITERATIONS):
+        bracketed = high_gap <= 0.0
+        if bracketed and (remaining <= _ROUNDING or high - low <= 1e-15 * high):
+            return True
+        if bracketed:
+            middle = (low * high_gap - high * low_gap) / (high_gap - low_gap)
+        else:
+            middle = unit if high == 0.0 else 16.0 * high
+            if middle > 1e15 * max(unit, 1.0):
+                break
+        gap = _penalised_in_ball(start, center, matrix, ball_radius, metric, middle, trial) / radius - 1.0
+        if gap <= 0.0:
+            low_gap *= 0.5 if last_side == -1 else 1.0
+            high, high_gap, remaining, last_side = middle, gap, -gap, -1
+            copy_into(trial, theta)
+        elif bracketed:
+            high_gap *= 0.5 if last_side == 1 else 1.0
+            low, low_gap, last_side = middle, gap, 1
+        else:
+            low, low_gap, high, high_gap = middle, gap, middle, gap
+    if high_gap > 0.0:
+        copy_into(trial, theta)
+    return high_gap <= 0.0

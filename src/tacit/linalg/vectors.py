@@ -1,0 +1,57 @@
+"""The few vector operations that kernels share, as loops.
+
+Slice assignment and array expressions would read better, but each of them adds about a second to the
+compilation of every kernel that calls it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tacit._compile import kernel
+from tacit.typing import FloatArray
+
+
+@kernel
+def copy_into(source: FloatArray, target: FloatArray) -> None:
+    """Overwrite ``target`` by ``source``."""
+    for i in range(source.shape[0]):
+        target[i] = source[i]
+
+
+@kernel
+def norm(x: FloatArray) -> float:
+    """Euclidean norm by a plain loop."""
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += x[i] * x[i]
+    return math.sqrt(total)
+
+
+@kernel
+def multiply(matrix: FloatArray, x: FloatArray, out: FloatArray) -> None:
+    """``matrix @ x`` into ``out``, which may not be ``x``."""
+    for i in range(matrix.shape[0]):
+        out[i] = 0.0
+        for j in range(matrix.shape[1]):
+            out[i] += matrix[i, j] * x[j]
+
+
+@kernel
+def trace(matrix: FloatArray) -> float:
+    """Sum of the diagonal."""
+    total = 0.0
+    for i in range(matrix.shape[0]):
+        total += matrix[i, i]
+    return total
+
+
+@kernel
+def identity(dim: int) -> FloatArray:
+    """The identity matrix."""
+    out = np.zeros((dim, dim))
+    for i in range(dim):
+        out[i, i] = 1.0
+    return out

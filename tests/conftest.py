@@ -1,0 +1,15 @@
+"""Shared fixtures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def own_registry(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Tokens of resumed states go to a folder of the test's own."""
+    folder = tmp_path_factory.mktemp("registry")
+    monkeypatch.setenv("TACIT_STATE_DIR", str(folder))
+    return folder

@@ -1,0 +1,119 @@
+"""Packing, Cholesky solves and Jacobi eigenvalues against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.linalg import solve, vectors
+from tacit.linalg.eigen import symmetric_eigen
+from tacit.linalg.packing import add_packed_outer, packed, packed_size, unpacked
+from tacit.typing import FloatArray
+
+SEEDS = st.integers(0, 2**32 - 1)
+DIMS = st.integers(1, 9)
+
+
+def _symmetric(seed: int, dim: int) -> FloatArray:
+    matrix = np.random.default_rng(seed).normal(size=(dim, dim))
+    return np.ascontiguousarray(matrix + matrix.T)
+
+
+def _definite(seed: int, dim: int) -> FloatArray:
+    half = np.random.default_rng(seed).normal(size=(dim, dim + 2))
+    return np.ascontiguousarray(half @ half.T + 0.1 * np.eye(dim))
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, DIMS)
+def test_packing_is_an_isometry_and_invertible(seed: int, dim: int) -> None:
+    matrix, other = _symmetric(seed, dim), _symmetric(seed + 1, dim)
+    assert packed(matrix).shape == (packed_size(dim),)
+    np.testing.assert_allclose(unpacked(packed(matrix), dim), matrix, rtol=1e-14)
+    assert packed(matrix) @ packed(other) == pytest.approx(float(np.sum(matrix * other)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, DIMS)
+def test_packed_outer_products(seed: int, dim: int) -> None:
+    x, out = np.random.default_rng(seed).normal(size=dim), np.ones(packed_size(dim))
+    add_packed_outer(0.7, x, out)
+    np.testing.assert_allclose(out, 1.0 + packed(0.7 * np.outer(x, x)), rtol=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, DIMS)
+def test_cholesky_and_solves(seed: int, dim: int) -> None:
+    matrix = _definite(seed, dim)
+    rhs, factor, out = np.random.default_rng(seed).normal(size=dim), np.empty((dim, dim)), np.empty(dim)
+    assert solve.cholesky(matrix, factor)
+    np.testing.assert_allclose(factor, np.linalg.cholesky(matrix), rtol=1e-9, atol=1e-12)
+    solve.solve_lower(factor, rhs, out)
+    np.testing.assert_allclose(factor @ out, rhs, atol=1e-8)
+    solve.solve_upper(factor, rhs, out)
+    np.testing.assert_allclose(factor.T @ out, rhs, atol=1e-8)
+    solve.solve_cholesky(factor, rhs, out)
+    np.testing.assert_allclose(matrix @ out, rhs, atol=1e-7)
+    inverse = np.empty((dim, dim))
+    solve.invert_cholesky(factor, inverse)
+    np.testing.assert_allclose(inverse @ matrix, np.eye(dim), atol=1e-7)
+    assert solve.quadratic_form(matrix, rhs) == pytest.approx(float(rhs @ matrix @ rhs))
+    assert solve.dot(rhs, out) == pytest.approx(float(rhs @ out))
+
+
+def test_cholesky_refuses_what_is_not_definite() -> None:
+    for bad in (np.diag([1.0, -1.0]), np.zeros((2, 2)), np.full((2, 2), np.nan)):
+        assert not solve.cholesky(bad, np.empty((2, 2)))
+        assert not solve.is_positive_definite(bad)
+    assert solve.is_positive_definite(np.eye(2))
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, DIMS)
+def test_dominated_is_the_semidefinite_order(seed: int, dim: int) -> None:
+    bound, matrix = _definite(seed, dim), _definite(seed + 1, dim)
+    largest = float(np.max(np.linalg.eigvals(np.linalg.solve(bound, matrix)).real))
+    assert solve.dominated(matrix, bound, largest * 1.01, np.empty((dim, dim)))
+    assert not solve.dominated(matrix, bound, largest * 0.99, np.empty((dim, dim)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, DIMS)
+def test_jacobi_agrees_with_lapack(seed: int, dim: int) -> None:
+    matrix = _symmetric(seed, dim)
+    values, basis = np.empty(dim), np.empty((dim, dim))
+    symmetric_eigen(matrix.copy(), values, basis)
+    scale = float(np.abs(matrix).max())
+    np.testing.assert_allclose(np.sort(values), np.linalg.eigvalsh(matrix), atol=1e-12 * dim * scale)
+    np.testing.assert_allclose(basis @ basis.T, np.eye(dim), atol=1e-12)
+    np.testing.assert_allclose((basis * values) @ basis.T, matrix, atol=1e-12 * dim * scale)
+
+
+def test_jacobi_keeps_tiny_eigenvalues_of_graded_matrices() -> None:
+    scaling = np.diag([1.0, 1e-5, 1e-10])
+    matrix = scaling @ (np.eye(3) + 0.3) @ scaling
+    values, basis = np.empty(3), np.empty((3, 3))
+    symmetric_eigen(matrix.copy(), values, basis)
+    assert np.prod(values) == pytest.approx(float(np.linalg.det(np.eye(3) + 0.3)) * 1e-30, rel=1e-9)
+
+
+@pytest.mark.parametrize("dim", [20, 40])
+def test_jacobi_at_larger_dimension_and_on_zeros(dim: int) -> None:
+    matrix, values, basis = _definite(dim, dim), np.empty(dim), np.empty((dim, dim))
+    symmetric_eigen(matrix.copy(), values, basis)
+    np.testing.assert_allclose((basis * values) @ basis.T, matrix, atol=1e-9)
+    symmetric_eigen(np.zeros((dim, dim)), values, basis)
+    assert not np.any(values)
+
+
+def test_vector_helpers() -> None:
+    x, out, matrix = np.array([3.0, 4.0]), np.empty(2), np.array([[1.0, 2.0], [3.0, 4.0]])
+    assert vectors.norm(x) == 5.0
+    assert vectors.trace(matrix) == 5.0
+    vectors.multiply(matrix, x, out)
+    assert out.tolist() == [11.0, 25.0]
+    vectors.copy_into(x, out)
+    assert out.tolist() == x.tolist()
+    assert vectors.identity(2).tolist() == np.eye(2).tolist()
