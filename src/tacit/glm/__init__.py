@@ -1,0 +1,1 @@
+"""Generalized linear models: links, losses and their maximum likelihood; knows nothing of privacy."""
