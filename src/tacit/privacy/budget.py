@@ -1,0 +1,41 @@
+"""A privacy budget: what one user may lose over a whole deployment."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from tacit._validate import integer_at_least, positive_or_inf, probability
+from tacit.privacy.gaussian import mu_from
+
+
+@dataclass(frozen=True)
+class Budget:
+    """(epsilon, delta) for one user who appears in up to ``rounds_per_user`` rounds.
+
+    Formal guarantee. Adjacency is replacement of a user's rows, at most ``rounds_per_user`` of them. A
+    mechanism that is ``mu``-GDP for one replaced row keeps the budget for the whole user: k rows cost k
+    times the parameter (Dong, Roth and Su, arXiv 1905.02383, Theorem 2.14). ``epsilon=inf`` switches
+    privacy off.
+    """
+
+    epsilon: float
+    delta: float
+    rounds_per_user: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", positive_or_inf("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", probability("delta", self.delta))
+        rounds = integer_at_least("rounds_per_user", self.rounds_per_user, 1)
+        object.__setattr__(self, "rounds_per_user", rounds)
+
+    @property
+    def unlimited(self) -> bool:
+        """True when epsilon is infinite: noise is off and nothing is promised."""
+        return math.isinf(self.epsilon)
+
+    @cached_property
+    def mu(self) -> float:
+        """Gaussian-DP parameter that all releases together may spend on one row."""
+        return mu_from(self.epsilon, self.delta) / self.rounds_per_user

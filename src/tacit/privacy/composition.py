@@ -1,0 +1,161 @@
+"""Composition: from a list of charged events to what the worst placed user has lost.
+
+The rule for cohorts. A named cohort is a set of rows that no other cohort shares (an epoch of a doubling
+stream, a batch of the shuffle protocol); events of cohort None see every row. Replacing a row changes one
+of
+
+* every common event by its sensitivity, and the events of one cohort A by theirs (the row stays in A), or
+* every common event by its sensitivity, the events of A by their **moving** sensitivity (the row leaves)
+  and the events of another cohort B by theirs (the row enters).
+
+Costs are squares of shifts, weighted by the inverse variance (for a Renyi curve: by the divergence per
+squared shift), and events are independent given the past, so squares add. With R_A, M_A the sums of
+replacement and moving costs in A the loss is at most
+
+    common + max( max_A R_A,  max_{A != B} M_A + M_B ).
+
+When each moving sensitivity is at most sensitivity / sqrt(2), then M_A <= R_A / 2 and the second term never
+exceeds the first: disjoint cohorts are free. The rule does not assume it, it evaluates both terms. Which
+cohort a row is in may depend on the past, since the bound holds on every path. k rows of one user: shifts
+add as vectors, so by the triangle inequality in the weighted norm the loss is at most k^2 times that of one
+row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Literal
+
+import numpy as np
+
+from tacit.privacy.budget import Budget
+from tacit.privacy.events import DiscreteGaussianRelease, NoisySum, PrivacyEvent, RenyiRelease
+from tacit.privacy.gaussian import epsilon_from, mu_from
+from tacit.privacy.lattice import RESERVE, fits_reserve, lattice_mu
+from tacit.privacy.renyi import epsilon_from_renyi, renyi_budget
+from tacit.typing import FloatArray
+
+Accounting = Literal["gaussian", "lattice", "renyi"]
+Charge = tuple[PrivacyEvent, str | None]
+
+# A plan that adds up to the budget in exact arithmetic must pass; see docs of Ledger.
+SLACK: Final = 1e-11
+# With a fixed order the conversion uses (1 - share) delta, fixed in advance, and tails may use up the rest.
+TAIL_SHARE: Final = 0.01
+# Used where Gaussian releases are charged by Renyi accounting and no event brings orders of its own.
+DEFAULT_ORDERS: Final = tuple(float(a) for a in np.unique(np.round(1.0 + np.geomspace(0.05, 4000.0, 160), 6)))
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What a set of charges amounts to for one user."""
+
+    epsilon: float
+    mu: float
+    remaining_mu: float
+    fits: bool
+
+
+def worst_case(costs: Iterable[tuple[str | None, float, float]]) -> float:
+    """Largest sum of costs over all placements of one row; ``costs`` holds (cohort, replaced, moved)."""
+    common: list[float] = []
+    replaced: dict[str, list[float]] = defaultdict(list)
+    moved: dict[str, list[float]] = defaultdict(list)
+    for cohort, stay, move in costs:
+        if cohort is None:
+            common.append(stay)
+        else:
+            replaced[cohort].append(stay)
+            moved[cohort].append(move)
+    stays = [math.fsum(values) for values in replaced.values()]
+    moves = sorted((math.fsum(values) for values in moved.values()), reverse=True)
+    moving = math.fsum(moves[:2]) if len(moves) > 1 else 0.0
+    return math.fsum(common) + max([moving, *stays])
+
+
+def totals(charges: Sequence[Charge], budget: Budget, accounting: Accounting, order: float | None) -> Totals:
+    """Compose ``charges`` under one of the three accountings."""
+    if accounting == "renyi":
+        return _renyi_totals(charges, budget, order)
+    return _quadratic_totals(charges, budget, accounting)
+
+
+def quadratic_limit(budget: Budget, accounting: Accounting) -> float:
+    """Largest mu that releases may spend on one row, under Gaussian or lattice accounting."""
+    return (
+        budget.mu
+        if accounting == "gaussian"
+        else lattice_mu(budget.epsilon, budget.delta) / budget.rounds_per_user
+    )
+
+
+def _quadratic_totals(charges: Sequence[Charge], budget: Budget, accounting: Accounting) -> Totals:
+    """Squares of mu add up to the square of the limit, exactly."""
+    sums = [(event, cohort) for event, cohort in charges if isinstance(event, NoisySum)]
+    assert len(sums) == len(charges)
+    spent = worst_case((cohort, event.cost, event.moving_cost) for event, cohort in sums)
+    limit = quadratic_limit(budget, accounting) ** 2
+    mu = math.sqrt(spent)
+    remaining = math.inf if math.isinf(limit) else math.sqrt(max(0.0, limit - spent))
+    slack, room = _discretisation(charges, budget)
+    delta = budget.delta * (1.0 if accounting == "gaussian" else 1.0 - RESERVE)
+    epsilon = epsilon_from(mu * budget.rounds_per_user, delta) + 2.0 * slack
+    fits = budget.unlimited or (spent <= limit * (1.0 + SLACK) and room)
+    return Totals(epsilon, mu, remaining, fits)
+
+
+def _discretisation(charges: Sequence[Charge], budget: Budget) -> tuple[float, bool]:
+    """Slack of all discrete releases, of every cohort, and whether it fits what is reserved for it."""
+    discrete = [event for event, _ in charges if isinstance(event, DiscreteGaussianRelease)]
+    slack = math.fsum(event.slack for event in discrete)
+    return slack, fits_reserve(slack, sum(event.draws for event in discrete), budget.epsilon, budget.delta)
+
+
+def _renyi_totals(charges: Sequence[Charge], budget: Budget, order: float | None) -> Totals:
+    """Curves add up order by order; the best order, or the one fixed in advance, is converted."""
+    orders = _orders(charges) if order is None else (order,)
+    spent = budget.rounds_per_user**2 * _worst_curve(charges, orders)
+    tail = _tail(charges, budget.rounds_per_user)
+    delta = budget.delta - tail if order is None else budget.delta * (1.0 - TAIL_SHARE)
+    if delta <= 0.0 or tail > budget.delta - delta + SLACK * budget.delta:
+        return Totals(math.inf, math.inf, 0.0, budget.unlimited)
+    epsilon = epsilon_from_renyi(orders, spent, delta) if charges else 0.0
+    room = renyi_budget(orders, budget.epsilon, delta) - np.where(np.isfinite(spent), spent, 0.0)
+    room = np.where(np.isfinite(spent), room, 0.0)
+    remaining = math.sqrt(max(0.0, float(np.max(2.0 * room / np.asarray(orders))))) / budget.rounds_per_user
+    mu = mu_from(epsilon, budget.delta) / budget.rounds_per_user if charges else 0.0
+    fits = budget.unlimited or epsilon <= budget.epsilon * (1.0 + SLACK)
+    return Totals(epsilon, mu, remaining, fits)
+
+
+def _worst_curve(charges: Sequence[Charge], orders: tuple[float, ...]) -> FloatArray:
+    curves = [(cohort, *_curves(event, orders)) for event, cohort in charges]
+    worst = [worst_case((c, stay[j], move[j]) for c, stay, move in curves) for j in range(len(orders))]
+    return np.asarray(worst, dtype=np.float64)
+
+
+@lru_cache(maxsize=4096)
+def _curves(event: PrivacyEvent, orders: tuple[float, ...]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    return tuple(map(event.divergence, orders)), tuple(map(event.moving_divergence, orders))
+
+
+def _orders(charges: Sequence[Charge]) -> tuple[float, ...]:
+    """All orders that the events state; intermediate values are interpolated upwards by the events."""
+    stated = {a for event, _ in charges if isinstance(event, RenyiRelease) for a in event.orders}
+    return tuple(sorted(stated)) or DEFAULT_ORDERS
+
+
+def _tail(charges: Sequence[Charge], rounds_per_user: int) -> float:
+    """Additive delta: k rows touch at most 2k cohorts, so the 2k largest cohort sums count."""
+    common, cohorts = 0.0, defaultdict[str, float](float)
+    for event, cohort in charges:
+        tail = event.count * event.tail_delta if isinstance(event, RenyiRelease) else 0.0
+        if cohort is None:
+            common += tail
+        else:
+            cohorts[cohort] += tail
+    return common + math.fsum(sorted(cohorts.values(), reverse=True)[: 2 * rounds_per_user])

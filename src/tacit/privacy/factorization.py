@@ -1,0 +1,182 @@
+"""Factorizations A = B C of the prefix-sum matrix, and what each of them costs.
+
+A continual release publishes ``C x + noise``; whoever reads it multiplies by ``B`` and has every prefix sum
+``A x`` with noise ``B z``.  Two numbers describe a factorization: the largest column norm of ``C``, which is
+the l2 sensitivity per unit of row bound (Denisov et al., arXiv 2202.08312, Theorem 2.1, adaptive inputs
+included), and the row norms of ``B``, which are the standard deviations of the prefixes per unit of noise.
+Their product, times 1/mu, is the standard deviation of a prefix at mu-GDP.
+
+All entries of ``C`` are nonnegative in both factorizations.  Moving a contribution to another leaf then
+costs no more than replacing it in place, which is what covers late rewards (docs/theory.md, "The clock").
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from tacit._compile import kernel
+from tacit._errors import InvalidInput
+from tacit._validate import integer_at_least
+from tacit.privacy._toeplitz_table import BUFFERS, interpolated
+from tacit.typing import FloatArray, IntArray
+
+TREE, TOEPLITZ = 0, 1
+"""Codes by which compiled kernels tell the factorizations apart."""
+
+
+class Factorization(Protocol):
+    """What a continual release needs to know of a factorization over ``horizon`` leaves."""
+
+    name: ClassVar[str]
+    code: ClassVar[int]
+
+    @property
+    def horizon(self) -> int:
+        """Number of leaves."""
+
+    @property
+    def column_norm(self) -> float:
+        """Largest column norm of C: l2 sensitivity per unit of row bound."""
+
+    @property
+    def levels(self) -> int:
+        """Vectors that a streaming release keeps."""
+
+    @property
+    def decay(self) -> FloatArray:
+        """Decay of each noise buffer; empty for the tree."""
+
+    @property
+    def weight(self) -> FloatArray:
+        """Weight of each noise buffer; empty for the tree."""
+
+    def prefix_variance(self, leaves: IntArray) -> FloatArray:
+        """Squared row norms of B: the variance of these prefixes per unit of noise variance."""
+
+
+def worst_prefix_sd(factorization: Factorization) -> float:
+    """Standard deviation of the worst prefix per unit of (row bound / mu)."""
+    leaves = np.arange(1, factorization.horizon + 1, dtype=np.int64)
+    worst = float(np.max(factorization.prefix_variance(leaves)))
+    return factorization.column_norm * math.sqrt(worst)
+
+
+@dataclass(frozen=True)
+class BinaryTree:
+    """The paper's binary-tree mechanism (Dwork et al. 2010, Chan et al. 2011), as a complete tree.
+
+    A leaf lies in one node of each of ``ceil(log2 T) + 1`` levels, so a column of C has at most that many
+    ones; prefix t is the sum of as many nodes as t has ones in binary.
+    """
+
+    name: ClassVar[str] = "tree"
+    code: ClassVar[int] = TREE
+    horizon: int
+
+    def __post_init__(self) -> None:
+        integer_at_least("horizon", self.horizon, 1)
+
+    @property
+    def levels(self) -> int:
+        return (self.horizon - 1).bit_length() + 1
+
+    @property
+    def column_norm(self) -> float:
+        return math.sqrt(self.levels)
+
+    @property
+    def decay(self) -> FloatArray:
+        return np.zeros(0)
+
+    @property
+    def weight(self) -> FloatArray:
+        return np.zeros(0)
+
+    def prefix_variance(self, leaves: IntArray) -> FloatArray:
+        return np.bitwise_count(np.asarray(leaves, dtype=np.uint64)).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class BufferedToeplitz:
+    """Buffered linear Toeplitz factorization (BLT; McMahan et al., arXiv 2408.08868).
+
+    ``C`` is Toeplitz with coefficients 1 and ``sum_j weight_j decay_j^(i-1)``, a sum of a few exponentials
+    that stands in for the optimal square-root coefficients ``binom(2i, i) / 4^i``; ``B = A C^-1`` holds
+    exactly, whatever the coefficients, so that privacy does not rest on how good the stand-in is.  A release
+    keeps one noise vector for each buffer, whatever the horizon.
+    """
+
+    name: ClassVar[str] = "toeplitz"
+    code: ClassVar[int] = TOEPLITZ
+    horizon: int
+
+    def __post_init__(self) -> None:
+        integer_at_least("horizon", self.horizon, 1)
+
+    @cached_property
+    def _coefficients(self) -> tuple[FloatArray, FloatArray]:
+        return interpolated(self.horizon)
+
+    @property
+    def levels(self) -> int:
+        return BUFFERS
+
+    @property
+    def decay(self) -> FloatArray:
+        return self._coefficients[0]
+
+    @property
+    def weight(self) -> FloatArray:
+        return self._coefficients[1]
+
+    @cached_property
+    def column_norm(self) -> float:
+        return math.sqrt(column_norm_squared(self.decay, self.weight, self.horizon))
+
+    def prefix_variance(self, leaves: IntArray) -> FloatArray:
+        if np.any(np.asarray(leaves) > self.horizon):
+            raise InvalidInput(f"leaves must be at most the horizon {self.horizon}")
+        curve = toeplitz_prefix_variance(self.decay, self.weight, int(np.max(leaves)))
+        return np.asarray(curve[np.asarray(leaves)], dtype=np.float64)
+
+
+def column_norm_squared(decay: FloatArray, weight: FloatArray, horizon: int) -> float:
+    """``1 + sum_{i=1}^{T-1} c_i^2`` in closed form: the first column of C, which is the longest."""
+    ratio = np.outer(decay, decay)
+    geometric = -np.expm1((horizon - 1) * np.log(ratio)) / (1.0 - ratio)
+    return float(1.0 + np.sum(np.outer(weight, weight) * geometric))
+
+
+@kernel
+def toeplitz_prefix_variance(decay: FloatArray, weight: FloatArray, leaves: int) -> FloatArray:
+    """Squared row norms of B = A C^-1 for 0..leaves, by the impulse response of the noise recursion."""
+    buffers = np.zeros(decay.shape[0])
+    variance = np.zeros(leaves + 1)
+    response = 0.0
+    for leaf in range(leaves):
+        step = 1.0 if leaf == 0 else 0.0
+        for j in range(decay.shape[0]):
+            step -= weight[j] * buffers[j]
+        for j in range(decay.shape[0]):
+            buffers[j] = decay[j] * buffers[j] + step
+        response += step
+        variance[leaf + 1] = variance[leaf] + response * response
+    return variance
+
+
+FACTORIZATIONS: dict[str, type[BinaryTree] | type[BufferedToeplitz]] = {
+    BinaryTree.name: BinaryTree,
+    BufferedToeplitz.name: BufferedToeplitz,
+}
+
+
+def make_factorization(name: str, horizon: int) -> Factorization:
+    """The factorization called ``name`` over ``horizon`` leaves."""
+    if name not in FACTORIZATIONS:
+        raise InvalidInput(f"factorization must be one of {', '.join(FACTORIZATIONS)}, not {name!r}")
+    return FACTORIZATIONS[name](horizon)

@@ -1,0 +1,143 @@
+"""What a policy says about its privacy: target, spent, remaining, and the sentence they stand for."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from tacit._errors import InvalidInput
+from tacit.privacy.events import RenyiRelease
+
+if TYPE_CHECKING:
+    from tacit.privacy.budget import Budget
+    from tacit.privacy.ledger import Entry
+
+Model = Literal["joint", "shuffle", "local", "central", "none"]
+
+NOISE_OFF: Final = "The budget is unlimited (epsilon = inf): noise is off and there is no privacy."
+_SHOWN: Final = 24  # entries printed; to_json always has all of them
+
+_MODELS: Final[dict[str, str]] = {
+    "joint": "joint differential privacy: whatever all other users are shown, together, is "
+    "{claim} in any one user's {rows}",
+    "shuffle": "shuffle differential privacy: what the shuffler hands to the analyzer is {claim} in any one "
+    "user's {rows}",
+    "local": "local differential privacy: what leaves a user's device is {claim} in that user's {rows}",
+    "central": "central differential privacy: everything released is {claim} in any one user's {rows}",
+}
+
+
+@dataclass(frozen=True)
+class PrivacyReport:
+    """A snapshot of a ledger; ``str`` gives a table, ``to_json`` the same for programs.
+
+    ``spent_mu`` and ``remaining_mu`` are Gaussian-DP parameters of one row; under Renyi accounting they are
+    the parameters of a Gaussian of the same epsilon, and of the largest Gaussian that still fits.
+    """
+
+    target_epsilon: float
+    delta: float
+    rounds_per_user: int
+    spent_epsilon: float
+    spent_mu: float
+    remaining_mu: float
+    entries: tuple[Entry, ...]
+    noise: str
+    model: Model
+    accounting: str
+    guarantee: str
+    warnings: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain data; infinite numbers become null."""
+        numbers = ("target_epsilon", "delta", "spent_epsilon", "spent_mu", "remaining_mu")
+        data: dict[str, object] = {name: _number(getattr(self, name)) for name in numbers}
+        data |= {"rounds_per_user": self.rounds_per_user, "noise": self.noise, "model": self.model}
+        data |= {"accounting": self.accounting, "guarantee": self.guarantee, "warnings": list(self.warnings)}
+        data["entries"] = [_row(entry) for entry in self.entries]
+        return data
+
+    def to_json(self) -> str:
+        """Strict JSON of ``to_dict``."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def __str__(self) -> str:
+        head = [
+            ("target", f"epsilon = {self.target_epsilon:.6g}, delta = {self.delta:.6g}"),
+            ("spent", f"epsilon = {self.spent_epsilon:.6g} (mu = {self.spent_mu:.6g})"),
+            ("remaining", f"mu = {self.remaining_mu:.6g}"),
+            ("rounds per user", str(self.rounds_per_user)),
+            ("noise", self.noise),
+            ("accounting", self.accounting),
+        ]
+        lines = [f"{label:<16}{text}" for label, text in head]
+        lines += ["", *_table(self.entries), "", self.guarantee]
+        return "\n".join(lines + [f"WARNING: {warning}" for warning in self.warnings])
+
+
+def guarantee_text(budget: Budget, model: Model) -> str:
+    """The sentence the numbers stand for: model, adjacency, unit of privacy."""
+    if model not in (*_MODELS, "none"):
+        raise InvalidInput(f"model must be one of {[*_MODELS, 'none']}, got {model!r}")
+    if budget.unlimited:
+        return NOISE_OFF
+    if model == "none":
+        return "No differential privacy is claimed."
+    rounds = budget.rounds_per_user
+    several = f"rows (arm sets and rewards of up to {rounds} rounds)"
+    rows = "row (arm set and reward)" if rounds == 1 else several
+    claim = f"({budget.epsilon:.6g}, {budget.delta:.6g})-differentially private"
+    text = _MODELS[model].format(claim=claim, rows=rows)
+    return f"{text[0].upper()}{text[1:]}. Adjacency: replacement."
+
+
+def _table(entries: tuple[Entry, ...]) -> list[str]:
+    """Aligned columns, one line per release."""
+    if not entries:
+        return ["no releases yet"]
+    header = ("release", "cohort", "kind", "sensitivity", "noise sd", "count", "mu")
+    rows = [header] + [_cells(entry) for entry in entries[:_SHOWN]]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
+    padded = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
+    lines = ["  ".join(cells).rstrip() for cells in padded]
+    lines.insert(1, "-" * (sum(widths) + 2 * (len(header) - 1)))
+    hidden = len(entries) - _SHOWN
+    return lines + ([f"... and {hidden} more"] if hidden > 0 else [])
+
+
+def _cells(entry: Entry) -> tuple[str, ...]:
+    event = entry.event
+    noise = "" if event.noise_sd is None else f"{event.noise_sd:.6g}"
+    mu = "curve" if isinstance(event, RenyiRelease) else f"{event.mu:.6g}"
+    cohort = "all" if entry.cohort is None else entry.cohort
+    return event.name, cohort, event.kind, f"{event.sensitivity:.6g}", noise, str(event.count), mu
+
+
+def _row(entry: Entry) -> dict[str, object]:
+    event = entry.event
+    data: dict[str, object] = {"name": event.name, "cohort": entry.cohort, "kind": event.kind}
+    data |= {"sensitivity": event.sensitivity, "noise_sd": _number(event.noise_sd), "count": event.count}
+    return data | {"mu": None if isinstance(event, RenyiRelease) else _number(event.mu), "note": event.note}
+
+
+def _number(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def no_privacy() -> PrivacyReport:
+    """The report of a policy that learns from raw data."""
+    return PrivacyReport(
+        target_epsilon=math.inf,
+        delta=0.0,
+        rounds_per_user=1,
+        spent_epsilon=math.inf,
+        spent_mu=math.inf,
+        remaining_mu=0.0,
+        entries=(),
+        noise="none",
+        model="none",
+        accounting="none",
+        guarantee="No differential privacy is claimed: this policy learns from raw data.",
+    )
