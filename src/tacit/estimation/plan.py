@@ -1,0 +1,181 @@
+"""What all private optimizers share: the problem, the release they plan, and the one way to run them.
+
+An optimizer is a frozen plan.  From its parameters alone come the number of noisy gradients, their noise and
+the ledger event, so that noise and accounting cannot drift apart; data, randomness and what is already public
+are arguments of the call.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from tacit._errors import InvalidInput
+from tacit._validate import nonnegative, positive
+from tacit.estimation.gradient import gradient_grid
+from tacit.estimation.sensitivity import gradient_diameter, largest_residual
+from tacit.glm.links import Link
+from tacit.glm.rows import Rows
+from tacit.linalg.projection import Ellipsoid, unbounded
+from tacit.privacy.events import NoisySum
+from tacit.privacy.ledger import Entry, Ledger
+from tacit.privacy.noise import NoiseSource
+from tacit.typing import FloatArray
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Public constants of a regression: sum of losses + ``ridge / 2 ||theta - center||^2`` over a ball."""
+
+    link: Link
+    dim: int
+    theta_bound: float
+    reward_bound: float = 1.0
+    ridge: float = 1.0
+    sharp: bool = False
+    """Charge the diameter of the set of gradients in the ball instead of twice the residual bound."""
+
+    def __post_init__(self) -> None:
+        positive("theta_bound", self.theta_bound)
+        positive("reward_bound", self.reward_bound)
+        nonnegative("ridge", self.ridge)
+
+    @property
+    def residual_bound(self) -> float:
+        """Bound on the gradient of one row: features in the unit ball, scores in [-S, S]."""
+        return self.link.residual_bound(self.theta_bound, self.reward_bound)
+
+    @property
+    def sensitivity(self) -> float:
+        """l2 change of the gradient sum, in real arithmetic, for theta in the ball and one row replaced."""
+        if self.sharp:
+            return gradient_diameter(self.link, self.theta_bound, self.reward_bound)
+        return 2.0 * self.residual_bound
+
+    @property
+    def moving_sensitivity(self) -> float:
+        """l2 norm of one row's gradient: the change when a row enters or leaves the selected rows."""
+        if self.sharp:
+            return largest_residual(self.link, self.theta_bound, self.reward_bound)
+        return self.residual_bound
+
+
+@dataclass(frozen=True)
+class PublicView:
+    """What is public when a call begins: a warm start, a released matrix, and where theta is sought.
+
+    ``precision`` approximates the Hessian sum mu'(z) x x' and may be indefinite from noise.  Everything here
+    must come from earlier releases or constants: the optimizers add no noise on its account.
+    """
+
+    start: FloatArray
+    precision: FloatArray | None = None
+    center: FloatArray | None = None
+    ellipsoid: Ellipsoid | None = None
+
+    def __post_init__(self) -> None:
+        dim = np.shape(self.start)[0]
+        for name, shape in (("start", (dim,)), ("precision", (dim, dim)), ("center", (dim,))):
+            if getattr(self, name) is not None:
+                array = np.ascontiguousarray(getattr(self, name), dtype=np.float64)
+                if array.shape != shape or not np.all(np.isfinite(array)):
+                    raise InvalidInput(f"{name} must be finite with shape {shape}, got shape {array.shape}")
+                object.__setattr__(self, name, array)
+
+    @property
+    def ridge_center(self) -> FloatArray:
+        """Where the ridge pulls to: 0 unless stated."""
+        return np.zeros_like(self.start) if self.center is None else self.center
+
+    @property
+    def region(self) -> Ellipsoid:
+        """The ellipsoid, or all of space."""
+        return unbounded(self.start.shape[0]) if self.ellipsoid is None else self.ellipsoid
+
+
+@dataclass(frozen=True)
+class Release:
+    """Noise of every step and the ledger event of the whole call, for one noise source."""
+
+    noise_sd: float
+    grid: float
+    event: NoisySum
+
+
+class PrivateOptimizer(Protocol):
+    """A plan that turns noise and rows into an estimate."""
+
+    @property
+    def problem(self) -> Problem:
+        """The regression to solve."""
+
+    @property
+    def mu(self) -> float:
+        """Gaussian-DP parameter of one call; infinite without noise."""
+
+    @property
+    def steps(self) -> int:
+        """Noisy gradients of one call."""
+
+    def release(self, noise: NoiseSource, name: str) -> Release:
+        """What a call draws and spends with this source."""
+
+    def run(self, rows: Rows, public: PublicView, draws: FloatArray, grid: float) -> FloatArray:
+        """The estimate, a pure function of rows, public view and ``draws`` (steps x dim, scale included)."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A private estimate and the ledger entry that paid for it."""
+
+    theta: FloatArray
+    entry: Entry
+
+
+def plan_release(problem: Problem, mu: float, steps: int, noise: NoiseSource, name: str) -> Release:
+    """``steps`` Gaussian releases of the gradient sum that together are ``mu``-GDP.
+
+    Formal guarantee
+    ----------------
+    Adjacency: one row replaced.  Each release has sensitivity D and standard deviation D sqrt(steps) / mu,
+    hence is (mu / sqrt(steps))-GDP; adaptive composition adds squares (arXiv 1905.02383, Corollary 3.3).  A
+    row that only enters or leaves the selected rows costs less.  Cutting to the grid shortens each gradient,
+    which twice the bound covers as it is; the diameter needs room for both rows' cuts.
+    """
+    grid = gradient_grid(problem.residual_bound, noise.grid)
+    cuts = 2.0 * math.sqrt(problem.dim) * grid if problem.sharp else 0.0
+    sensitivity = problem.sensitivity + cuts
+    noise_sd = noise.scale_for(sensitivity, mu / math.sqrt(steps), size=problem.dim)
+    event = noise.event(
+        name,
+        sensitivity,
+        noise_sd,
+        size=problem.dim,
+        count=steps,
+        moving_sensitivity=problem.moving_sensitivity,
+    )
+    return Release(noise_sd, grid, event)
+
+
+def estimate(
+    optimizer: PrivateOptimizer,
+    rows: Rows,
+    public: PublicView,
+    *,
+    ledger: Ledger,
+    noise: NoiseSource,
+    name: str = "optimizer",
+    cohort: str | None = None,
+) -> Estimate:
+    """Charge the ledger, draw the noise, run: in this order, so that a refusal leaves nothing drawn."""
+    problem = optimizer.problem
+    if rows.dim != problem.dim or public.start.shape != (problem.dim,):
+        found = f"{rows.dim} and {public.start.shape[0]}"
+        raise InvalidInput(f"rows and start must have dimension {problem.dim}, got {found}")
+    release = optimizer.release(noise, name)
+    entry = ledger.charge(release.event, cohort)
+    draws = noise.gaussian(release.noise_sd, (optimizer.steps, problem.dim))
+    return Estimate(optimizer.run(rows, public, draws, release.grid), entry)
