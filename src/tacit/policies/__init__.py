@@ -1,0 +1,1 @@
+"""Policies: what to play for whom, and what to learn from it."""

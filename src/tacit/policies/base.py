@@ -1,0 +1,339 @@
+"""What every policy is: select, update, privacy, save."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit._errors import InvalidInput
+from tacit._validate import integer_at_least
+from tacit.glm.links import LINKS, Link
+from tacit.policies import persistence
+from tacit.policies.decision import Decision, Pending
+from tacit.policies.setting import make_setting
+from tacit.policies.state import flatten, rebuild
+from tacit.policies.steps import NOT_FINITE, VALID, check_contexts, choose, decide, learn, play
+from tacit.policies.steps import advance as tick
+from tacit.privacy.budget import Budget
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise import FastNoise, NoiseSource, make_noise, noise_from_state
+from tacit.privacy.report import Model, PrivacyReport, no_privacy
+from tacit.typing import FloatArray, IntArray
+
+DEFAULT_REWARD_WINDOW = 100_000
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """Options of a policy that has none."""
+
+
+class Policy(ABC):
+    """A contextual bandit policy.
+
+    A subclass states its name, guarantee and links, builds ``self.state`` in ``_build`` and registers three compiled
+    steps for that state's type (see `tacit.policies.steps`).  Everything else is done here.
+    """
+
+    name: ClassVar[str]
+    guarantee: ClassVar[Model] = "none"
+    """Privacy model: ``joint``, ``shuffle``, ``local`` or ``none``."""
+    links: ClassVar[Sequence[str]] = tuple(LINKS)
+    options_type: ClassVar[type] = NoOptions
+    state: Any
+
+    def __init__(
+        self,
+        *,
+        dim: int,
+        horizon: int | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        link: str | Link = "logistic",
+        theta_bound: float = 1.0,
+        reward_bound: float | None = None,
+        seed: int | None = None,
+        noise: str | None = None,
+        rounds_per_user: int = 1,
+        kappa: float | None = None,
+        kappa_star: float | None = None,
+        reward_window: int = DEFAULT_REWARD_WINDOW,
+        **options: Any,
+    ) -> None:
+        budget = self._budget(epsilon, delta, rounds_per_user)
+        self.setting = make_setting(
+            dim=dim, horizon=horizon, link=link, theta_bound=theta_bound, reward_bound=reward_bound,
+            kappa=kappa, kappa_star=kappa_star, budget=budget,
+        )
+        if self.setting.link.name not in self.links:
+            raise InvalidInput(
+                f"{self.name} supports the links {', '.join(self.links)}, not {self.setting.link.name!r}"
+            )
+        integer_at_least("reward_window", reward_window, 1)
+        self.options = self._parse_options(options)
+        self.config: dict[str, Any] = {
+            "dim": dim, "horizon": horizon, "epsilon": epsilon, "delta": delta, "link": self.setting.link.name,
+            "theta_bound": theta_bound, "reward_bound": reward_bound, "seed": seed, "noise": noise,
+            "rounds_per_user": rounds_per_user, "kappa": kappa, "kappa_star": kappa_star,
+            "reward_window": reward_window, **options,
+        }
+        noise_seed, coin_seed, event_seed = np.random.SeedSequence(seed).spawn(3)
+        self.noise: NoiseSource = _noise_source(noise, seed, np.random.default_rng(noise_seed), budget)
+        # Events draw from a source of their own, so that noise drawn ahead for many ticks does not depend on them.
+        self.event_noise: NoiseSource = _noise_source(noise, seed, np.random.default_rng(event_seed), budget)
+        self._coins = np.random.default_rng(coin_seed)
+        self.ledger = Ledger(budget) if budget is not None else None
+        self._build()
+        self._pending = Pending(self.memo_size, reward_window)
+        self._claim: persistence.Claim | None = None
+
+    # What a subclass supplies
+
+    @abstractmethod
+    def _build(self) -> None:
+        """Set ``self.state`` and charge the ledger for what the state will release."""
+
+    @property
+    def memo_size(self) -> int:
+        """Numbers that learning must remember of a decision; the arm's features by default."""
+        return self.setting.dim
+
+    @property
+    def noise_size(self) -> int:
+        """Privacy noise entries that a tick consumes."""
+        return 0
+
+    @property
+    def noise_scale(self) -> float:
+        """Standard deviation of that noise now."""
+        return 0.0
+
+    @property
+    def coin_count(self) -> int:
+        """Uniform random numbers that a choice consumes."""
+        return 0
+
+    def _before_ticks(self) -> int:
+        """Make ready for the next tick; how many ticks may follow before this must be called again."""
+        return 1 << 30
+
+    def _on_event(self, flag: int) -> None:
+        """Do what ``advance`` asked for with ``flag``."""
+        raise NotImplementedError(f"{self.name} raised the unexpected event {flag}")
+
+    def _warnings(self) -> tuple[str, ...]:
+        """What the privacy report must say beyond the figures."""
+        return ()
+
+    # What users call
+
+    def select(self, contexts: npt.ArrayLike) -> Decision:
+        """Choose an arm for one user, whose arms are the rows of ``contexts``, shape (K, d)."""
+        arms = self._checked_contexts(contexts, 2)
+        self._go_on_after_save()
+        self._before_ticks()
+        memo = np.empty(self.memo_size)
+        coins = self._draw_coins(1)[0]
+        arm, flag = decide(self.state, arms, self._draw_noise(1)[0], coins, memo)
+        if flag != 0:
+            self._on_event(flag)
+            arm = choose(self.state, arms, coins, memo)
+        return Decision(arm, self._pending.add(memo))
+
+    def select_batch(self, contexts: npt.ArrayLike) -> list[Decision]:
+        """Choose for many users at once, shape (N, K, d): one tick of the clock for all of them."""
+        batch = self._checked_contexts(contexts, 3)
+        if batch.shape[0] == 0:
+            return []
+        self._go_on_after_save()
+        self._before_ticks()
+        flag = tick(self.state, self._draw_noise(1)[0])
+        if flag != 0:
+            self._on_event(flag)
+        decisions = []
+        for arms, coins in zip(batch, self._draw_coins(batch.shape[0]), strict=True):
+            memo = np.empty(self.memo_size)
+            arm = choose(self.state, arms, coins, memo)
+            decisions.append(Decision(int(arm), self._pending.add(memo)))
+        return decisions
+
+    def update(self, decision: Decision | int, reward: float) -> None:
+        """Report the reward of a decision: later, in any order, at most once."""
+        identity = self._pending.find(decision)
+        value = self._checked_reward(reward)
+        learn(self.state, self._pending.memo(identity), value)
+        self._pending.discard(identity)
+
+    def play(self, contexts: npt.ArrayLike, rewards: npt.ArrayLike) -> IntArray:
+        """Play whole rounds at once and return the arms: the compiled loop behind the simulator.
+
+        ``contexts`` has shape (n, K, d); ``rewards[t, k]`` is what arm k would earn in round t, and only the chosen
+        arm's entry is looked at.  The same as ``select`` and ``update`` in turn, round by round.
+        """
+        block = self._checked_contexts(contexts, 3)
+        table = np.ascontiguousarray(rewards, dtype=np.float64)
+        if table.shape != block.shape[:2]:
+            raise InvalidInput(f"rewards must have shape {block.shape[:2]}, not {table.shape}")
+        if table.size and not (np.min(table) >= 0.0 and np.max(table) <= self.setting.reward_bound):
+            raise InvalidInput(f"rewards must lie in [0, {self.setting.reward_bound:g}]")
+        self._go_on_after_save()
+        arms = np.empty(block.shape[0], dtype=np.int64)
+        start = 0
+        while start < block.shape[0]:
+            stop = min(block.shape[0], start + self._before_ticks())
+            self._play_span(block[start:stop], table[start:stop], arms[start:stop])
+            start = stop
+        self._pending.skip(block.shape[0])
+        return arms
+
+    def _play_span(self, contexts: FloatArray, rewards: FloatArray, arms: IntArray) -> None:
+        noise, coins = self._draw_noise(contexts.shape[0]), self._draw_coins(contexts.shape[0])
+        memo = np.empty(self.memo_size)
+        position, flag = 0, tick(self.state, noise[0])
+        while True:
+            if flag != 0:
+                self._on_event(flag)
+            position, flag = play(self.state, position, contexts, rewards, noise, coins, memo, arms)
+            if position == contexts.shape[0]:
+                return
+
+    @property
+    def privacy(self) -> PrivacyReport:
+        """Target, spent and remaining budget; prints as a table."""
+        if self.ledger is None:
+            return no_privacy()
+        return self.ledger.report(model=self.guarantee, noise=self.noise.describe(), warnings=self._warnings())
+
+    @property
+    def decisions(self) -> int:
+        """Number of decisions made so far."""
+        return self._pending.decisions
+
+    def fingerprint(self) -> str:
+        """Hash of everything that future behaviour depends on."""
+        header, arrays = self._snapshot()
+        digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+        for path in sorted(arrays):
+            digest.update(path.encode())
+            digest.update(np.ascontiguousarray(arrays[path]).tobytes())
+        return digest.hexdigest()
+
+    def save(self, path: str | Path) -> None:
+        """Write the whole state to ``path``.  It contains raw sums and waiting rows: as secret as the data.
+
+        Exactly one of this object and the file can go on: the first to do so takes the other's right away, since noise
+        drawn twice for one release is a privacy loss.
+        """
+        header, arrays = self._snapshot()
+        token = persistence.write(path, self.name, header, arrays)
+        self._claim = persistence.Claim(token) if self.setting.private else None
+
+    def _snapshot(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        arrays = {f"state.{key}": value for key, value in flatten(self.state).items()}
+        arrays |= {f"pending.{key}": value for key, value in self._pending.to_arrays().items()}
+        header = {
+            "config": self.config,
+            "ledger": None if self.ledger is None else self.ledger.to_dict(),
+            "noise": self.noise.state(),
+            "event_noise": self.event_noise.state(),
+            "coins": FastNoise(self._coins).state() if self.config["seed"] is not None else None,
+        }
+        return header, arrays
+
+    def _restore(self, header: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+        groups: dict[str, dict[str, Any]] = {"state": {}, "pending": {}}
+        for path, array in arrays.items():
+            group, _, key = path.partition(".")
+            groups.setdefault(group, {})[key] = array
+        self.state = rebuild(self.state, groups["state"])
+        self._pending.restore(**groups["pending"])
+        if self.ledger is not None:
+            self.ledger = Ledger.from_dict(header["ledger"])
+        self.noise = noise_from_state(header["noise"])
+        self.event_noise = noise_from_state(header["event_noise"])
+        if header["coins"] is not None:
+            self._coins = _restored_coins(header["coins"])
+
+    # Checks
+
+    def _go_on_after_save(self) -> None:
+        if self._claim is not None:
+            self._claim.take()
+            self._claim = None
+
+    def _draw_noise(self, ticks: int) -> FloatArray:
+        if self.noise_size == 0:
+            return np.zeros((ticks, 0))
+        return self.noise.gaussian(self.noise_scale, (ticks, self.noise_size))
+
+    def _draw_coins(self, users: int) -> FloatArray:
+        return self._coins.random((users, self.coin_count))
+
+    def _checked_contexts(self, contexts: npt.ArrayLike, axes: int) -> FloatArray:
+        try:
+            array = np.ascontiguousarray(contexts, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"contexts must be a numeric array: {error}") from error
+        form = "(K, d)" if axes == 2 else "(N, K, d)"
+        if array.ndim != axes or array.shape[-1] != self.setting.dim or array.shape[-2] == 0:
+            raise InvalidInput(
+                f"contexts must have shape {form} with K >= 1 and d = {self.setting.dim}, not {array.shape}"
+            )
+        status = check_contexts(array.reshape(-1, self.setting.dim))
+        if status != VALID:
+            what = "finite" if status == NOT_FINITE else "of Euclidean norm at most 1: divide by your largest norm"
+            raise InvalidInput(f"contexts must be {what}")
+        return array
+
+    def _checked_reward(self, reward: float) -> float:
+        try:
+            value = float(reward)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"reward must be a number, not {reward!r}") from error
+        if self.setting.link.clips_rewards:
+            value = min(value, self.setting.reward_bound)
+        if not 0.0 <= value <= self.setting.reward_bound:
+            raise InvalidInput(f"reward must lie in [0, {self.setting.reward_bound:g}], not {value!r}")
+        return value
+
+    def _budget(self, epsilon: float | None, delta: float | None, rounds_per_user: int) -> Budget | None:
+        if self.guarantee == "none":
+            return None
+        if epsilon is None or (delta is None and epsilon != float("inf")):
+            raise InvalidInput(
+                f"{self.name} is private and needs epsilon and delta, for example epsilon=1.0, delta=1e-6 "
+                f"(epsilon=inf turns its noise off)"
+            )
+        return Budget(float(epsilon), 1e-6 if delta is None else float(delta), rounds_per_user)
+
+    def _parse_options(self, options: dict[str, Any]) -> Any:
+        known = [f.name for f in fields(self.options_type) if f.default is not MISSING]
+        unknown = sorted(set(options) - set(known))
+        if unknown:
+            offer = f"its options are {', '.join(known)}" if known else "it has no options"
+            raise InvalidInput(f"{self.name} does not know {', '.join(map(repr, unknown))}: {offer}")
+        return self.options_type(**options)
+
+
+def _noise_source(
+    name: str | None, seed: int | None, rng: np.random.Generator, budget: Budget | None
+) -> NoiseSource:
+    """Reproducible noise for a seeded policy, the operating system's entropy for every other one."""
+    if budget is None or budget.unlimited:
+        return make_noise("none")
+    return make_noise(name or ("secure" if seed is None else "fast"), rng)
+
+
+def _restored_coins(state: dict[str, Any]) -> np.random.Generator:
+    source = noise_from_state(state)
+    if not isinstance(source, FastNoise):
+        raise InvalidInput("the saved coins are not those of a seeded generator")
+    return source.rng

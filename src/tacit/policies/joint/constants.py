@@ -1,0 +1,118 @@
+"""Constants of Algorithm 2: the paper's (`theory`, `paper`) and ours (`tuned`)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tacit._errors import InvalidInput
+from tacit.policies.setting import Setting
+
+PROFILES = ("tuned", "theory", "paper")
+UNKNOWN_HORIZON = 1 << 20
+"""Stands for T in logarithms when the horizon is unknown."""
+
+
+@dataclass(frozen=True)
+class JointConstants:
+    """What the algorithm leaves open.
+
+    ``threshold`` is criterion I's on ||x||^2 in V^-1; 0 stands for ``1 / (coverage_factor * ridge)``: explore until V
+    has grown to a multiple of its ridge..  The ridge is at least ``ridge`` and ``ridge_noise`` times the noise's
+    spectral norm.
+    """
+
+    factorization: str
+    stream_share: float
+    """Share of mu^2 that the stream of V and H gets; the optimizer gets the rest."""
+    threshold: float
+    coverage_factor: float
+    ridge: float
+    ridge_noise: float
+    weight_divisor: float
+    width_explore: float
+    width: float
+    growth: float
+    max_calls: int
+    call_decay: float
+    """Each optimizer call gets this share of the squared budget of the one before."""
+    newton_steps: int
+    """0: the paper's noisy gradient descent."""
+    literal: bool = False
+
+
+def constants_for(
+    profile: str, setting: Setting, growth: float, failure_probability: float, scale: float
+) -> JointConstants:
+    """The constants of ``profile`` from public quantities alone; ``scale`` is the paper's universal C."""
+    if profile not in PROFILES:
+        raise InvalidInput(f"profile must be one of {', '.join(PROFILES)}, not {profile!r}")
+    if profile == "tuned":
+        return _tuned(setting, growth)
+    return _paper(setting, growth, failure_probability, scale, literal=profile == "paper")
+
+
+def call_bound(setting: Setting, ridge: float) -> int:
+    """Bound on criterion-II switches: 1 + d log_{11/8}(1 + t w_max / (ridge d)) (docs/theory.md, correction 10)."""
+    horizon = setting.horizon or UNKNOWN_HORIZON
+    growth = 1.0 + horizon * setting.max_derivative / (ridge * setting.dim)
+    return 1 + math.ceil(setting.dim * math.log(growth) / math.log(11.0 / 8.0))
+
+
+def _tuned(setting: Setting, growth: float) -> JointConstants:
+    return JointConstants(
+        factorization="toeplitz",
+        stream_share=0.6,
+        threshold=0.0,
+        coverage_factor=2.2,
+        ridge=1.0,
+        ridge_noise=1.6,
+        weight_divisor=1.0,
+        width_explore=3.0,
+        width=0.5,
+        growth=growth,
+        max_calls=min(64, call_bound(setting, 1.0)),
+        call_decay=0.8,
+        newton_steps=1,
+    )
+
+
+def _paper(
+    setting: Setting, growth: float, failure_probability: float, scale: float, *, literal: bool
+) -> JointConstants:
+    """Equations lambda, beta and gamma of the paper's parameter settings; Lambda_T = log(T / zeta)."""
+    assert setting.budget is not None
+    d, big_r, s = setting.dim, setting.reward_bound, setting.theta_bound
+    horizon = setting.horizon or UNKNOWN_HORIZON
+    log_t, log_delta = math.log(horizon / failure_probability), math.log(1.0 / setting.budget.delta)
+    epsilon, kappa, kappa_star = setting.budget.epsilon, setting.kappa, setting.kappa_star
+    ridge = 1.25 * d * log_t + 100.0 * math.sqrt(d) * log_delta * math.log(horizon) * (
+        math.sqrt(log_t) + math.sqrt(d)
+    ) / (epsilon * kappa_star)
+    private = d**0.25 * math.sqrt(log_t * log_delta) * (d + log_t) ** 0.25
+    beta = scale * (
+        big_r * math.sqrt(d * log_t) + big_r * s * private / math.sqrt(epsilon * min(kappa_star, 1.0))
+    )
+    gamma = scale * (
+        big_r**2 * s * math.sqrt(d * log_t)
+        + big_r**2 * s * private / math.sqrt(epsilon * kappa_star)
+        + big_r**4 * s**4 * d * math.sqrt(kappa) * log_t * math.sqrt(log_delta) / epsilon
+    )
+    explore_calls = 8.0 * d * big_r**2 * kappa * gamma**2 * math.log(horizon)
+    calls = explore_calls if literal else call_bound(setting, ridge)
+    return JointConstants(
+        factorization="tree",
+        stream_share=0.5,
+        threshold=1.0 / (gamma**2 * kappa * big_r**2),
+        coverage_factor=1.0,
+        ridge=ridge,
+        ridge_noise=0.0,
+        weight_divisor=math.e,
+        width_explore=gamma * math.sqrt(kappa),
+        width=beta,
+        growth=growth,
+        max_calls=int(min(horizon, math.ceil(calls))),
+        call_decay=1.0,
+        newton_steps=0,
+        literal=literal,
+    )

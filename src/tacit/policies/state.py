@@ -1,0 +1,60 @@
+"""States, nested ``NamedTuple``s of arrays, as flat dictionaries and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit._errors import InvalidInput
+
+State = TypeVar("State", bound=tuple[Any, ...])
+Array = npt.NDArray[Any]
+
+
+def flatten(state: tuple[Any, ...], prefix: str = "") -> dict[str, Array]:
+    """Every array of a state under its dotted path."""
+    arrays: dict[str, Array] = {}
+    for field, value in zip(_fields(state), state, strict=True):
+        path = f"{prefix}{field}"
+        if isinstance(value, tuple):
+            arrays.update(flatten(value, f"{path}."))
+        else:
+            arrays[path] = np.asarray(value)
+    return arrays
+
+
+def rebuild(template: State, arrays: Mapping[str, Array], prefix: str = "") -> State:
+    """A state like ``template`` with the arrays that ``flatten`` gave; shapes may have grown, types may not differ."""
+    values: list[Any] = []
+    for field, value in zip(_fields(template), template, strict=True):
+        path = f"{prefix}{field}"
+        if isinstance(value, tuple):
+            values.append(rebuild(value, arrays, f"{path}."))
+        else:
+            values.append(_checked(path, np.asarray(value), arrays))
+    return type(template)(*values)
+
+
+def size_in_bytes(state: tuple[Any, ...]) -> int:
+    """Memory of all arrays of a state."""
+    return sum(array.nbytes for array in flatten(state).values())
+
+
+def _fields(state: tuple[Any, ...]) -> tuple[str, ...]:
+    fields: tuple[str, ...] = getattr(type(state), "_fields", ())
+    return fields
+
+
+def _checked(path: str, expected: Array, arrays: Mapping[str, Array]) -> Array:
+    if path not in arrays:
+        raise InvalidInput(f"saved state lacks the array {path!r}: the file is corrupt or of another version")
+    found = arrays[path]
+    if found.dtype != expected.dtype or found.ndim != expected.ndim:
+        raise InvalidInput(
+            f"saved array {path!r} is {found.dtype} with {found.ndim} axes, not {expected.dtype} with "
+            f"{expected.ndim}: the file is corrupt or of another version"
+        )
+    return np.ascontiguousarray(found)

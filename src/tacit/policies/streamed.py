@@ -1,0 +1,66 @@
+"""Policies that learn through one continual release: horizon, epochs and ledger entries in one place."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from tacit.policies.base import Policy
+from tacit.privacy.continual import ContinualRelease, Stream, plan_release, start_epoch
+
+FIRST_EPOCH = 1024
+"""Leaves of the first epoch when the horizon is unknown; each further epoch has twice as many."""
+
+
+class StreamedPolicy(Policy):
+    """A policy whose state has a ``stream`` field.
+
+    With a horizon there is one stream of that many leaves; when they are used up, releases stop and the estimate
+    stays as it is.  Without one, epochs double.  Epochs are charged as disjoint cohorts: a user's row is in one leaf
+    of one epoch, and what earlier epochs released is public.
+    """
+
+    @property
+    @abstractmethod
+    def _stream_terms(self) -> tuple[str, int, float, float, float, str]:
+        """Name, size, row bound, row norm, mu and factorization of the stream."""
+
+    def _plan(self, horizon: int) -> ContinualRelease:
+        name, size, row_bound, row_norm, mu, factorization = self._stream_terms
+        return plan_release(
+            name, size, row_bound=row_bound, row_norm=row_norm, mu=mu, factorization=factorization, horizon=horizon,
+            source=self.noise,
+        )
+
+    def _open_stream(self) -> Stream:
+        """Charge the first stream and open it."""
+        plan = self._plan(self.setting.horizon or FIRST_EPOCH)
+        assert self.ledger is not None
+        self.ledger.charge(plan.event(), None if self.setting.horizon else "epoch 1")
+        return plan.open()
+
+    def _before_ticks(self) -> int:
+        stream: Stream = self.state.stream
+        left = int(stream.clock[1] - stream.clock[0])
+        if self.setting.horizon is not None:
+            return left if left > 0 else 1 << 30
+        if left == 0:
+            leaves = 2 * int(stream.clock[1])
+            plan = self._plan(leaves)
+            assert self.ledger is not None
+            self.ledger.charge(plan.event(), f"epoch {(leaves // FIRST_EPOCH).bit_length()}")
+            start_epoch(stream, plan)
+            left = leaves
+        return left
+
+    @property
+    def noise_size(self) -> int:
+        return self._stream_terms[1]
+
+    @property
+    def noise_scale(self) -> float:
+        return float(self.state.stream.scale[0])
+
+    @property
+    def default_factorization(self) -> str:
+        """Near-optimal, unless exact noise needs integer coefficients."""
+        return "toeplitz" if self.noise.grid is None else "tree"
