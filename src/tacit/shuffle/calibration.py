@@ -1,0 +1,204 @@
+"""Chooses g, b and p: the smallest message whose noise is near the central one, or the least noise of a
+message.
+
+A coordinate costs ``range * g + b`` bits. Its noise has two parts, both in steps of Delta / g: the
+binomial one, which privacy fixes at ``g D_2 / (Delta mu)`` whatever the message, and the users' rounding,
+at most sqrt(n) / 2. So g decides how much rounding adds, b the least number of bits that can carry the
+binomial part (at p = 1/2), and p is then lowered until the guarantee is just met.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Final
+
+from tacit._errors import TacitError
+from tacit._validate import integer_at_least, positive, probability
+from tacit.linalg.packing import packed_size
+from tacit.privacy.gaussian import mu_from
+from tacit.shuffle.domains import Domain, OuterProducts
+from tacit.shuffle.guarantee import TAIL_SHARE, guarantee
+from tacit.shuffle.messages import HEADER_BYTES, report_bytes
+from tacit.shuffle.paper import paper_parameters
+from tacit.shuffle.parameters import PROBABILITY_UNITS, SumProtocol, grid_levels
+
+NOISE_RATIO: Final = 1.2
+"""Standard deviation, rounding included, that is accepted over the central Gaussian's."""
+
+MAX_BITS: Final = 64
+"""Bits per coordinate after which a larger message is not tried."""
+
+_HALF: Final = PROBABILITY_UNITS // 2
+
+
+class CalibrationError(TacitError):
+    """No message of the stated size meets the guarantee."""
+
+
+def calibrate(
+    domain: Domain,
+    users: int,
+    epsilon: float,
+    delta: float,
+    *,
+    label: str = "sum",
+    noise_ratio: float = NOISE_RATIO,
+    max_bits: int = MAX_BITS,
+) -> SumProtocol:
+    """Parameters under which one sum over at least ``users`` reports is (epsilon, delta)-shuffle DP.
+
+    The smallest message whose noise stays within ``noise_ratio`` of the central Gaussian's; when none of
+    at most ``max_bits`` per coordinate does, the one of at most ``max_bits`` with the least noise.
+
+    Formal guarantee: that of ``guarantee(protocol, TAIL_SHARE * delta)``, which is (epsilon, delta)-DP
+    for one user's row replaced, with sensitivity ``domain.sensitivity``.
+    """
+    positive("epsilon", epsilon)
+    tail = TAIL_SHARE * probability("delta", delta)
+    mu = mu_from(epsilon, delta - tail)
+    return calibrate_mu(domain, users, mu, tail, label=label, noise_ratio=noise_ratio, max_bits=max_bits)
+
+
+def calibrate_mu(
+    domain: Domain,
+    users: int,
+    mu: float,
+    tail_delta: float,
+    *,
+    label: str = "sum",
+    noise_ratio: float = NOISE_RATIO,
+    max_bits: int = MAX_BITS,
+) -> SumProtocol:
+    """As ``calibrate``, for a stated Gaussian-DP parameter and tail; for plans of several releases."""
+    integer_at_least("users", users, 1)
+    integer_at_least("max_bits", max_bits, 2)
+    positive("mu", mu)
+    positive("noise_ratio", noise_ratio)
+    chosen = _calibrated(domain, users, mu, probability("tail_delta", tail_delta), noise_ratio, max_bits)
+    return chosen.relabelled(label)
+
+
+@lru_cache(maxsize=1024)
+def _calibrated(
+    domain: Domain, users: int, mu: float, tail: float, noise_ratio: float, max_bits: int
+) -> SumProtocol:
+    largest = _largest_grid(domain, users, mu, max_bits)
+    target = noise_ratio * domain.sensitivity / mu
+    for grid in range(1, largest + 1):
+        if _least_noise(domain, users, mu, grid) > target:
+            continue
+        fitted = _fit_noise(domain, users, mu, tail, grid, max_bits)
+        if fitted is not None and fitted.noise_sd(users) <= target:
+            return fitted
+    for grid in range(largest, 0, -1):
+        fitted = _fit_noise(domain, users, mu, tail, grid, max_bits)
+        if fitted is not None:
+            return fitted
+    raise CalibrationError(
+        f"no message of at most {max_bits} bits per coordinate reaches mu = {mu:.4g} with {users} users: "
+        "admit more users, a larger max_bits or a larger epsilon"
+    )
+
+
+def _largest_grid(domain: Domain, users: int, mu: float, max_bits: int) -> int:
+    """Largest g whose message can still fit: range * g + 4 (g D_2 / (Delta mu))^2 / n <= max_bits."""
+    ranges = float((domain.upper - domain.lower).max()) / domain.bound
+    curvature = 4.0 * (domain.sensitivity / (domain.bound * mu)) ** 2 / users
+    return int(2.0 * max_bits / (ranges + math.sqrt(ranges**2 + 4.0 * curvature * max_bits)))
+
+
+def _least_noise(domain: Domain, users: int, mu: float, grid: int) -> float:
+    """Noise that no protocol with this grid can go below."""
+    return math.hypot(domain.sensitivity / mu, 0.5 * math.sqrt(users) * domain.bound / grid)
+
+
+def _fit_noise(
+    domain: Domain, users: int, mu: float, tail: float, grid: int, max_bits: int
+) -> SumProtocol | None:
+    """Fewest noise bits, then the smallest p, that meet ``mu``; None when they do not fit the message."""
+    needed_variance = (grid * domain.sensitivity / (domain.bound * mu)) ** 2
+    noise_bits = max(1, math.ceil(4.0 * needed_variance / users))
+    room = max_bits - int(grid_levels(domain, grid).max())
+    while noise_bits <= room:
+        protocol = SumProtocol("", domain, grid, noise_bits, _HALF, users)
+        if guarantee(protocol, tail).mu <= mu:
+            return _lower_probability(protocol, mu, tail, needed_variance)
+        noise_bits += max(1, noise_bits // 50)
+    return None
+
+
+def _lower_probability(protocol: SumProtocol, mu: float, tail: float, needed_variance: float) -> SumProtocol:
+    """The smallest p that a bisection finds to meet ``mu``, between what the variance needs and 1/2."""
+    variance = min(0.25, needed_variance / protocol.noise_trials(protocol.min_users))
+    low = int(PROBABILITY_UNITS * 0.5 * (1.0 - math.sqrt(1.0 - 4.0 * variance)))
+    high = protocol.noise_numerator
+    while high - low > 1:
+        middle = (low + high) // 2
+        trial = _with_numerator(protocol, middle)
+        if guarantee(trial, tail).mu <= mu:
+            high = middle
+        else:
+            low = middle
+    return _with_numerator(protocol, high)
+
+
+def _with_numerator(protocol: SumProtocol, numerator: int) -> SumProtocol:
+    p = protocol
+    return SumProtocol(p.label, p.domain, p.grid, p.noise_bits, numerator, p.min_users)
+
+
+def epsilon_at(protocol: SumProtocol, delta: float, honest: float = 1.0) -> float:
+    """Epsilon of one sum at ``delta`` when a share ``honest`` of its smallest batch brings noise."""
+    return guarantee(protocol, TAIL_SHARE * delta, honest).epsilon(delta)
+
+
+def matrix_report(
+    users: int,
+    dim: int,
+    epsilon: float,
+    delta: float,
+    *,
+    noise_ratio: float = NOISE_RATIO,
+    max_bits: int = MAX_BITS,
+) -> dict[str, object]:
+    """One release of a ``dim`` x ``dim`` matrix, calibrated, with the paper's constants beside.
+
+    Standard deviations are in units of Delta and include the users' rounding. ``bits_per_coordinate`` is
+    that of the widest coordinate; ``bytes_per_user`` is the whole report, header included.
+    """
+    domain = OuterProducts(dim)
+    protocol = calibrate(
+        domain, users, epsilon, delta, label="matrix", noise_ratio=noise_ratio, max_bits=max_bits
+    )
+    central = domain.sensitivity / mu_from(epsilon, delta)
+    ours: dict[str, object] = {
+        "bits_per_coordinate": protocol.bits_per_coordinate,
+        "bytes_per_user": report_bytes(protocol),
+        "noise_sd": protocol.noise_sd(users),
+        "central_gaussian_sd": central,
+        "g": protocol.grid,
+        "b": protocol.noise_bits,
+        "p": protocol.noise_probability,
+        "min_users": users,
+        "epsilon_at_80_percent_honest": epsilon_at(protocol, delta, 0.8),
+        "epsilon_at_50_percent_honest": epsilon_at(protocol, delta, 0.5),
+    }
+    return {**ours, "paper": _paper_report(users, dim, epsilon, delta, central)}
+
+
+def _paper_report(users: int, dim: int, epsilon: float, delta: float, central: float) -> dict[str, object]:
+    """The same figures for the constants of the paper, whose epsilon grows as 1 / sqrt(honest share)."""
+    paper = paper_parameters(users, dim, epsilon, delta)
+    return {
+        "bits_per_coordinate": paper.bits_per_coordinate,
+        "bytes_per_user": HEADER_BYTES + math.ceil(paper.bits_per_coordinate * packed_size(dim) / 8),
+        "noise_sd": paper.noise_sd(users),
+        "central_gaussian_sd": central,
+        "g": paper.grid,
+        "b": paper.noise_bits,
+        "p": paper.noise_probability,
+        "min_users": users,
+        "epsilon_at_80_percent_honest": epsilon / math.sqrt(0.8),
+        "epsilon_at_50_percent_honest": epsilon / math.sqrt(0.5),
+    }

@@ -1,0 +1,177 @@
+"""What one user may contribute to a sum: the set, its coordinate ranges and its sensitivity, as small types.
+
+A domain turns a user's row into the vector that is summed, and guarantees the bounds that privacy rests on
+whatever the row was: rows outside are scaled into the set, rows that are not finite are refused.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit._compile import kernel
+from tacit._errors import InvalidInput
+from tacit._validate import integer_at_least, positive
+from tacit.linalg.packing import add_packed_outer, packed_size, unpacked
+from tacit.typing import FloatArray
+
+
+class Domain(Protocol):
+    """The contributions of one user, as vectors of ``size`` coordinates."""
+
+    @property
+    def dim(self) -> int:
+        """Length of a user's row."""
+
+    @property
+    def bound(self) -> float:
+        """Delta: largest Euclidean norm of a contribution."""
+
+    @property
+    def size(self) -> int:
+        """Coordinates of a contribution."""
+
+    @property
+    def sensitivity(self) -> float:
+        """D_2: largest Euclidean distance of two contributions (one user's row replaced)."""
+
+    @property
+    def lower(self) -> FloatArray:
+        """Smallest value of each coordinate."""
+
+    @property
+    def upper(self) -> FloatArray:
+        """Largest value of each coordinate."""
+
+    def embed(self, rows: FloatArray) -> FloatArray:
+        """Contributions of the users whose rows these are, one per line; raises on numbers that are not
+        finite.
+        """
+
+    def decode(self, total: FloatArray) -> FloatArray:
+        """A sum of contributions in its natural shape."""
+
+    def __hash__(self) -> int:
+        """Domains are values: calibrations are cached by them."""
+
+
+@dataclass(frozen=True)
+class Ball:
+    """Vectors of norm at most ``bound``; two of them differ by at most twice that."""
+
+    dim: int
+    bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        integer_at_least("dim", self.dim, 1)
+        positive("bound", self.bound)
+
+    @property
+    def size(self) -> int:
+        return self.dim
+
+    @property
+    def sensitivity(self) -> float:
+        return 2.0 * self.bound
+
+    @property
+    def lower(self) -> FloatArray:
+        return np.full(self.dim, -self.bound)
+
+    @property
+    def upper(self) -> FloatArray:
+        return np.full(self.dim, self.bound)
+
+    def embed(self, rows: FloatArray) -> FloatArray:
+        return scaled_into_ball(checked_rows(rows, self.dim), self.bound)
+
+    def decode(self, total: FloatArray) -> FloatArray:
+        return total.copy()
+
+
+@dataclass(frozen=True)
+class OuterProducts:
+    """Matrices ``x x'`` with ``||x||^2 <= bound``, in isometric packing; a weight w enters as ``sqrt(w) x``.
+
+    Two positive semidefinite matrices have a nonnegative inner product, hence
+    ``||A - B||_F^2 <= ||A||_F^2 + ||B||_F^2 <= 2 bound^2``: the sensitivity is sqrt(2) times the bound, not
+    twice.  A diagonal entry lies in [0, bound], a packed one beside it, ``sqrt(2) x_i x_j``, within
+    ``bound / sqrt(2)`` of 0, since ``2 |x_i x_j| <= x_i^2 + x_j^2``.
+    """
+
+    dim: int
+    bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        integer_at_least("dim", self.dim, 1)
+        positive("bound", self.bound)
+
+    @property
+    def size(self) -> int:
+        return packed_size(self.dim)
+
+    @property
+    def sensitivity(self) -> float:
+        return math.sqrt(2.0) * self.bound if self.dim > 1 else self.bound
+
+    @property
+    def lower(self) -> FloatArray:
+        return np.where(self._diagonal(), 0.0, -self.bound / math.sqrt(2.0))
+
+    @property
+    def upper(self) -> FloatArray:
+        return np.where(self._diagonal(), self.bound, self.bound / math.sqrt(2.0))
+
+    def embed(self, rows: FloatArray) -> FloatArray:
+        inside = scaled_into_ball(checked_rows(rows, self.dim), math.sqrt(self.bound))
+        out = np.zeros((inside.shape[0], self.size))
+        _packed_outer_rows(inside, out)
+        return out
+
+    def decode(self, total: FloatArray) -> FloatArray:
+        return unpacked(total, self.dim)
+
+    def _diagonal(self) -> npt.NDArray[np.bool_]:
+        mask = np.zeros(self.size, dtype=np.bool_)
+        lengths = np.arange(self.dim, 0, -1)  # row i of the upper triangle starts with its diagonal entry
+        mask[np.concatenate(([0], np.cumsum(lengths)[:-1]))] = True
+        return mask
+
+
+def checked_rows(rows: FloatArray, dim: int) -> FloatArray:
+    """``rows`` as a contiguous (users, dim) array; refuses other shapes and numbers that are not finite."""
+    array = np.ascontiguousarray(rows, dtype=np.float64)
+    if array.ndim != 2 or array.shape[1] != dim:
+        raise InvalidInput(f"rows must have shape (users, {dim}), got {array.shape}")
+    if not np.all(np.isfinite(array)):
+        raise InvalidInput("rows must be finite; a row with NaN or infinity cannot be clipped, leave it out")
+    return array
+
+
+@kernel
+def scaled_into_ball(rows: FloatArray, radius: float) -> FloatArray:
+    """Each row divided by its norm over ``radius`` where that exceeds 1; no overflow at 1e300."""
+    out = np.empty_like(rows)
+    for i in range(rows.shape[0]):
+        largest = 0.0
+        for j in range(rows.shape[1]):
+            largest = max(largest, abs(rows[i, j]))
+        total = 0.0
+        if largest > 0.0:
+            for j in range(rows.shape[1]):
+                total += (rows[i, j] / largest) ** 2
+        norm = largest * math.sqrt(total)
+        scale = radius / norm if norm > radius else 1.0
+        for j in range(rows.shape[1]):
+            out[i, j] = min(max(rows[i, j] * scale, -radius), radius)
+    return out
+
+
+@kernel
+def _packed_outer_rows(rows: FloatArray, out: FloatArray) -> None:
+    for i in range(rows.shape[0]):
+        add_packed_outer(1.0, rows[i], out[i])

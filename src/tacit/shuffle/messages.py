@@ -1,0 +1,139 @@
+"""What the roles send each other, and its encoding on the wire.
+
+A report is a header and packed bits, little-endian throughout::
+
+    bytes 0-1    b"TS"
+    bytes 2-3    version
+    bytes 4-11   digest of the protocol's public parameters, its label included
+    bytes 12-27  report id, 16 random bytes, used to count a report once and then forgotten
+    bytes 28-    payload: coordinate after coordinate, ``widths[k]`` bits each, then zeros up to a whole byte
+
+The position of a bit is its label. Within a coordinate only the number of ones has a meaning; the
+randomizer puts them first. Every report of a protocol has the same length.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tacit._compile import kernel
+from tacit._errors import InvalidInput, TacitError
+from tacit.shuffle.parameters import SumProtocol
+from tacit.typing import ByteArray, FloatArray, IntArray
+
+MAGIC: Final = b"TS"
+VERSION: Final = 1
+ID_BYTES: Final = 16
+_PREFIX: Final = struct.Struct("<2sH8s")
+HEADER_BYTES: Final = _PREFIX.size + ID_BYTES
+
+
+class BatchTooSmall(TacitError):  # noqa: N818 - reads as a statement at the call site
+    """Fewer reports than the protocol admits; the batch stays closed."""
+
+
+@dataclass(frozen=True)
+class ShuffledBits:
+    """The shuffler's message to the analyzer: for each label its bits in random order, packed, and how
+    many.
+    """
+
+    digest: bytes
+    reports: int
+    bits: tuple[ByteArray, ...]
+    lengths: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """The analyzer's result, public: an unbiased estimate of the sum over the reports that arrived."""
+
+    protocol: SumProtocol
+    values: FloatArray
+    reports: int
+
+    @property
+    def noise_sd(self) -> float:
+        """Standard deviation of each entry of ``values``, at worst."""
+        return self.protocol.noise_sd(self.reports)
+
+    def decoded(self) -> FloatArray:
+        """The sum in its natural shape: a vector, or a symmetric matrix."""
+        return self.protocol.domain.decode(self.values)
+
+
+def report_bytes(protocol: SumProtocol) -> int:
+    """Size of one report on the wire."""
+    return HEADER_BYTES + protocol.payload_bytes
+
+
+def encode_reports(protocol: SumProtocol, ids: ByteArray, counts: IntArray) -> ByteArray:
+    """Reports as lines of bytes, from their ids and the number of ones of each coordinate."""
+    users = counts.shape[0]
+    if ids.shape != (users, ID_BYTES) or counts.shape != (users, protocol.domain.size):
+        raise InvalidInput(f"ids and counts must have a line per report, got {ids.shape}, {counts.shape}")
+    reports = np.zeros((users, report_bytes(protocol)), dtype=np.uint8)
+    prefix = _PREFIX.pack(MAGIC, VERSION, protocol.digest)
+    reports[:, : _PREFIX.size] = np.frombuffer(prefix, dtype=np.uint8)
+    reports[:, _PREFIX.size : HEADER_BYTES] = ids
+    _write_ones(counts, protocol.widths, reports[:, HEADER_BYTES:])
+    return reports
+
+
+def header_matches(protocol: SumProtocol, reports: ByteArray) -> tuple[ByteArray, ByteArray, ByteArray]:
+    """Per report of the right length: whether magic, version and digest are this protocol's."""
+    magic, version, digest = (
+        np.all(reports[:, start:stop] == np.frombuffer(expected, dtype=np.uint8), axis=1)
+        for start, stop, expected in (
+            (0, 2, MAGIC),
+            (2, 4, VERSION.to_bytes(2, "little")),
+            (4, 12, protocol.digest),
+        )
+    )
+    return magic.astype(np.uint8), version.astype(np.uint8), digest.astype(np.uint8)
+
+
+def padding_is_zero(protocol: SumProtocol, reports: ByteArray) -> ByteArray:
+    """Per report of the right length: whether the bits after the last coordinate are zero."""
+    used = protocol.payload_bits % 8
+    allowed = 0xFF if used == 0 else (1 << used) - 1
+    return np.asarray((reports[:, -1] & ~np.uint8(allowed)) == 0, dtype=np.uint8)
+
+
+def decode_ids(reports: ByteArray) -> list[bytes]:
+    """Report ids of encoded reports."""
+    raw = np.ascontiguousarray(reports[:, _PREFIX.size : HEADER_BYTES]).tobytes()
+    return [raw[i : i + ID_BYTES] for i in range(0, len(raw), ID_BYTES)]
+
+
+def decode_counts(protocol: SumProtocol, reports: ByteArray) -> IntArray:
+    """Number of ones of each coordinate of encoded reports."""
+    counts = np.zeros((reports.shape[0], protocol.domain.size), dtype=np.int64)
+    _count_ones(reports[:, HEADER_BYTES:], protocol.widths, counts)
+    return counts
+
+
+@kernel
+def _write_ones(counts: IntArray, widths: IntArray, payload: ByteArray) -> None:
+    for i in range(counts.shape[0]):
+        start = 0
+        for k in range(widths.shape[0]):
+            for position in range(start, start + counts[i, k]):
+                payload[i, position >> 3] |= 1 << (position & 7)
+            start += widths[k]
+
+
+@kernel
+def _count_ones(payload: ByteArray, widths: IntArray, counts: IntArray) -> None:
+    for i in range(payload.shape[0]):
+        start = 0
+        for k in range(widths.shape[0]):
+            ones = 0
+            for position in range(start, start + widths[k]):
+                ones += (payload[i, position >> 3] >> (position & 7)) & 1
+            counts[i, k] = ones
+            start += widths[k]

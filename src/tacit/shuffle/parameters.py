@@ -1,0 +1,129 @@
+"""The public parameters of one shuffled sum: frozen, and all that the three roles agree on in advance."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from tacit._errors import InvalidInput
+from tacit._validate import integer_at_least
+from tacit.shuffle.domains import Domain
+from tacit.typing import FloatArray, IntArray
+
+PROBABILITY_UNITS: Final = 1 << 16
+"""Noise probabilities are multiples of 2^-16, so that a device draws them exactly from 16 random bits."""
+
+
+@dataclass(frozen=True)
+class SumProtocol:
+    """A binary-sum protocol for vectors (Cheu et al., arXiv 2106.09805, Theorem 4.2).
+
+    A coordinate in [lower, upper] is shifted by its lower end, divided by the step ``bound / grid``,
+    rounded at random to a neighbouring integer, increased by Bin(noise_bits, p), and sent as that many
+    ones among ``levels + noise_bits`` bits. Ranges differ by coordinate, the step does not, so that the
+    noise is isotropic and the Euclidean sensitivity of the domain is what counts.
+    """
+
+    label: str
+    domain: Domain
+    grid: int
+    """g: steps per unit of the domain's bound."""
+    noise_bits: int
+    """b: noise bits per coordinate and user."""
+    noise_numerator: int
+    """p times 2^16."""
+    min_users: int
+    """Smallest batch that may be opened."""
+
+    def __post_init__(self) -> None:
+        integer_at_least("grid", self.grid, 1)
+        integer_at_least("noise_bits", self.noise_bits, 1)
+        integer_at_least("noise_numerator", self.noise_numerator, 1)
+        integer_at_least("min_users", self.min_users, 1)
+        if self.noise_numerator >= PROBABILITY_UNITS:
+            raise InvalidInput(
+                f"noise_numerator must be below {PROBABILITY_UNITS}, got {self.noise_numerator}"
+            )
+
+    @property
+    def noise_probability(self) -> float:
+        """p: probability that a noise bit is 1."""
+        return self.noise_numerator / PROBABILITY_UNITS
+
+    @property
+    def step(self) -> float:
+        """Value of one unit of the grid."""
+        return self.domain.bound / self.grid
+
+    @cached_property
+    def lower(self) -> FloatArray:
+        """Value of the grid's zero in each coordinate."""
+        return self.domain.lower
+
+    @cached_property
+    def levels(self) -> IntArray:
+        """Largest rounded value of each coordinate: its range in steps, rounded up."""
+        return grid_levels(self.domain, self.grid)
+
+    @cached_property
+    def widths(self) -> IntArray:
+        """Bits sent for each coordinate."""
+        return self.levels + self.noise_bits
+
+    @property
+    def bits_per_coordinate(self) -> int:
+        """Bits of the widest coordinate."""
+        return int(self.widths.max())
+
+    @property
+    def payload_bits(self) -> int:
+        """Bits of one report before padding."""
+        return int(self.widths.sum())
+
+    @property
+    def payload_bytes(self) -> int:
+        """Packed size of one report without its header."""
+        return (self.payload_bits + 7) // 8
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Eight bytes that name the parameters; a report made for other ones is refused."""
+        fields = (self.label, self.domain, self.grid, self.noise_bits, self.noise_numerator, self.min_users)
+        return hashlib.sha256(repr(fields).encode()).digest()[:8]
+
+    def noise_trials(self, users: int) -> int:
+        """Noise bits per coordinate that ``users`` honest reports bring."""
+        return users * self.noise_bits
+
+    def noise_sd(self, users: int) -> float:
+        """Standard deviation of a released coordinate around the true sum, at worst.
+
+        Binomial noise, plus the rounding of every user, whose variance is at most 1/4 of a squared step.
+        """
+        p = self.noise_probability
+        binomial = self.noise_trials(users) * p * (1.0 - p)
+        return self.step * math.sqrt(binomial + 0.25 * users)
+
+    def scaled(self, contributions: FloatArray) -> FloatArray:
+        """Contributions in steps above the lower end, inside [0, levels] also after rounding of floats."""
+        return np.clip((contributions - self.lower) / self.step, 0.0, self.levels)
+
+    def debiased(self, ones: IntArray, reports: int) -> FloatArray:
+        """Unbiased estimate of the sum from the number of ones, given the reports that arrived."""
+        expected = self.noise_trials(reports) * self.noise_probability
+        return self.step * (ones - expected) + reports * self.lower
+
+    def relabelled(self, label: str) -> SumProtocol:
+        """The same parameters under another label, for another round or batch."""
+        return replace(self, label=label)
+
+
+def grid_levels(domain: Domain, grid: int) -> IntArray:
+    """Range of each coordinate in steps, rounded up; a hair of tolerance keeps 2 g from becoming 2 g + 1."""
+    ranges = (domain.upper - domain.lower) * (grid / domain.bound)
+    return np.ceil(ranges * (1.0 - 1e-12)).astype(np.int64)

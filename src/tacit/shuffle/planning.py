@@ -1,0 +1,187 @@
+"""Plans all releases about the users of one batch so that together they meet one budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from tacit._errors import InvalidInput
+from tacit._validate import integer_at_least, positive, probability
+from tacit.privacy.budget import Budget
+from tacit.privacy.events import GaussianRelease, RenyiRelease
+from tacit.privacy.gaussian import mu_from
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.renyi import renyi_budget
+from tacit.shuffle.calibration import MAX_BITS, NOISE_RATIO, calibrate_mu
+from tacit.shuffle.domains import Domain
+from tacit.shuffle.guarantee import (
+    RENYI_ORDERS,
+    TAIL_SHARE,
+    Guarantee,
+    combined,
+    gaussian_event,
+    guarantee,
+    renyi_event,
+)
+from tacit.shuffle.messages import report_bytes
+from tacit.shuffle.parameters import SumProtocol
+
+BatchAccounting = Literal["gaussian", "renyi"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A sum that every user of the batch contributes to ``rounds`` times.
+
+    ``share`` is relative to the other requests: the part of the squared Gaussian-DP parameter that all of its
+    rounds together may spend.
+    """
+
+    name: str
+    domain: Domain
+    rounds: int = 1
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        integer_at_least("rounds", self.rounds, 1)
+        positive("share", self.share)
+
+
+@dataclass(frozen=True)
+class PlannedRelease:
+    """A request with the parameters found for it; ``part`` is what one of its rounds costs."""
+
+    request: Request
+    protocol: SumProtocol
+    part: Guarantee
+
+    def round(self, index: int) -> SumProtocol:
+        """Parameters of one round: its label keeps reports of different rounds apart."""
+        if not 0 <= index < self.request.rounds:
+            raise InvalidInput(f"round must lie in [0, {self.request.rounds}), got {index!r}")
+        return self.protocol.relabelled(f"{self.protocol.label}/{index}")
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """Releases about the users of one batch.
+
+    Formal guarantee
+    ----------------
+    Adjacency: one user's whole row is replaced.  All planned rounds together, each possibly chosen from
+    what earlier ones released, are (epsilon, delta)-shuffle DP: Gaussian-DP parameters add in squares and
+    tails add (``guarantee``).  Batches hold disjoint users, so the plan of one batch is the guarantee of
+    all.
+    """
+
+    users: int
+    epsilon: float
+    delta: float
+    accounting: BatchAccounting
+    releases: tuple[PlannedRelease, ...]
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """All rounds together."""
+        return self._combined(1.0)
+
+    @property
+    def bytes_per_user(self) -> int:
+        """What a user sends over all rounds."""
+        return sum(planned.request.rounds * report_bytes(planned.protocol) for planned in self.releases)
+
+    @property
+    def rounds(self) -> int:
+        """How often a user sends a report."""
+        return sum(planned.request.rounds for planned in self.releases)
+
+    def __getitem__(self, name: str) -> PlannedRelease:
+        for planned in self.releases:
+            if planned.request.name == name:
+                return planned
+        known = ", ".join(planned.request.name for planned in self.releases)
+        raise InvalidInput(f"no release is called {name!r}, the plan has {known}")
+
+    def epsilon_at(self, honest: float = 1.0) -> float:
+        """Epsilon of the whole plan when a share ``honest`` of the smallest batch brings noise."""
+        together = self._combined(honest)
+        exact = self.accounting == "gaussian"
+        return together.epsilon(self.delta) if exact else together.renyi_epsilon(self.delta)
+
+    def events(self) -> tuple[GaussianRelease | RenyiRelease, ...]:
+        """What ``ledger`` is charged with, before the first report is asked for."""
+        event = gaussian_event if self.accounting == "gaussian" else renyi_event
+        return tuple(event(r.protocol, r.part, r.request.rounds) for r in self.releases)
+
+    def ledger(self) -> Ledger:
+        """An empty ledger for this plan; with Gaussian accounting the tails are taken off delta
+        beforehand.
+        """
+        tails = self.guarantee.tail_delta if self.accounting == "gaussian" else 0.0
+        return Ledger(Budget(self.epsilon, self.delta - tails), accounting=self.accounting)
+
+    def _combined(self, honest: float) -> Guarantee:
+        parts: list[Guarantee] = []
+        for planned in self.releases:
+            part = guarantee(planned.protocol, planned.part.tail_delta, honest)
+            parts += [part] * planned.request.rounds
+        return combined(parts)
+
+
+def plan_batch(
+    users: int,
+    epsilon: float,
+    delta: float,
+    requests: Sequence[Request],
+    *,
+    accounting: BatchAccounting = "gaussian",
+    label: str = "batch",
+    noise_ratio: float = NOISE_RATIO,
+    max_bits: int = MAX_BITS,
+) -> BatchPlan:
+    """Parameters for every request such that all rounds together are (epsilon, delta)-DP at ``users``
+    reports.
+
+    ``accounting="gaussian"`` composes the dominating Gaussians exactly; ``"renyi"`` composes their Renyi
+    curves, for a ledger that holds other Renyi releases too, and needs more noise.
+    """
+    names = [request.name for request in requests]
+    if not names or len(set(names)) < len(names):
+        raise InvalidInput(f"requests must be a non-empty list with different names, got {names}")
+    integer_at_least("users", users, 1)
+    positive("epsilon", epsilon)
+    tail = TAIL_SHARE * probability("delta", delta)
+    budget = _mu_budget(accounting, epsilon, delta - tail)
+    shares = math.fsum(request.share for request in requests)
+    tail_per_round = tail / sum(request.rounds for request in requests)
+    releases = []
+    for request in requests:
+        mu = budget * math.sqrt(request.share / (shares * request.rounds))
+        protocol = calibrate_mu(
+            request.domain,
+            users,
+            mu,
+            tail_per_round,
+            label=f"{label}/{request.name}",
+            noise_ratio=noise_ratio,
+            max_bits=max_bits,
+        )
+        releases.append(PlannedRelease(request, protocol, guarantee(protocol, tail_per_round)))
+    return BatchPlan(users, epsilon, delta, accounting, tuple(releases))
+
+
+def _mu_budget(accounting: BatchAccounting, epsilon: float, delta: float) -> float:
+    """Largest parameter that all rounds together may spend."""
+    if accounting == "gaussian":
+        return mu_from(epsilon, delta)
+    if accounting != "renyi":
+        raise InvalidInput(f"accounting must be 'gaussian' or 'renyi', got {accounting!r}")
+    rooms = 2.0 * renyi_budget(RENYI_ORDERS, epsilon, delta) / np.asarray(RENYI_ORDERS)
+    if not np.max(rooms) > 0.0:
+        raise InvalidInput(f"no Renyi order admits epsilon = {epsilon}, delta = {delta}: use 'gaussian'")
+    return math.sqrt(float(np.max(rooms)))

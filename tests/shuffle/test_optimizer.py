@@ -1,0 +1,143 @@
+"""Optimizers over released gradient sums: bits and sums, gradient descent and Newton."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tacit._errors import InvalidInput
+from tacit.shuffle.analyzer import analyze
+from tacit.shuffle.domains import Ball, OuterProducts
+from tacit.shuffle.messages import report_bytes
+from tacit.shuffle.optimizer import gradient_descent, newton, participation, preconditioner
+from tacit.shuffle.paper import paper_rounds
+from tacit.shuffle.planning import BatchPlan, Request, plan_batch
+from tacit.shuffle.randomizer import randomize
+from tacit.shuffle.shuffler import Shuffler
+from tacit.shuffle.sums import sample_sum
+from tacit.typing import FloatArray
+
+USERS, DIM, RADIUS = 20_000, 3, 2.0
+THETA = np.array([1.0, -0.8, 0.5])
+
+
+def data() -> tuple[FloatArray, FloatArray]:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(USERS, DIM))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    r = (rng.random(USERS) < 1.0 / (1.0 + np.exp(-x @ THETA))).astype(np.float64)
+    return x, r
+
+
+X, R = data()
+
+
+def gradients(theta: FloatArray) -> FloatArray:
+    return np.asarray((1.0 / (1.0 + np.exp(-X @ theta)) - R)[:, None] * X, dtype=np.float64)
+
+
+def hessian(theta: FloatArray) -> FloatArray:
+    mean = 1.0 / (1.0 + np.exp(-X @ theta))
+    return np.asarray((X.T * (mean * (1.0 - mean))) @ X, dtype=np.float64)
+
+
+class Released:
+    """Gradient sums of a plan, one round after the other, through bits or as sums."""
+
+    def __init__(self, plan: BatchPlan, bits: bool) -> None:
+        self.plan, self.bits, self.used = plan, bits, 0
+        self.rng = np.random.default_rng(5)
+
+    def __call__(self, theta: FloatArray) -> FloatArray:
+        protocol = self.plan["gradient"].round(self.used)
+        self.used += 1
+        if not self.bits:
+            return sample_sum(protocol, gradients(theta), self.rng).decoded()
+        shuffler = Shuffler(protocol)
+        shuffler.collect(randomize(protocol, gradients(theta), self.rng))
+        return analyze(protocol, shuffler.release(self.rng)).decoded()
+
+
+def exact_minimum(ridge: float) -> FloatArray:
+    found = newton(
+        lambda t: gradients(t).sum(axis=0),
+        0.25 * X.T @ X,
+        np.zeros(DIM),
+        radius=RADIUS,
+        rounds=60,
+        ridge=ridge,
+    )
+    return found.theta
+
+
+def planned(rounds: int) -> BatchPlan:
+    requests = [
+        Request("matrix", OuterProducts(DIM), share=0.3),
+        Request("gradient", Ball(DIM), rounds, share=0.7),
+    ]
+    return plan_batch(USERS, 1.0, 1e-6, requests)
+
+
+@pytest.mark.parametrize("bits", [True, False])
+def test_newton_reaches_the_minimum_in_a_few_rounds(bits: bool) -> None:
+    plan = planned(4)
+    rng = np.random.default_rng(1)
+    matrix = sample_sum(plan["matrix"].round(0), X, rng).decoded()
+    released = Released(plan, bits)
+    found = newton(released, 0.25 * matrix, np.zeros(DIM), radius=RADIUS, rounds=4, ridge=10.0)
+    assert released.used == found.rounds == 4
+    assert np.linalg.norm(found.theta - exact_minimum(10.0)) < 0.08
+    assert np.linalg.norm(found.theta - THETA) < 0.2
+
+
+def test_newton_without_noise_converges_and_with_the_right_curvature_at_once() -> None:
+    best = exact_minimum(10.0)
+    assert np.linalg.norm(gradients(best).sum(axis=0) + 10.0 * best) < 1e-6
+    one = newton(
+        lambda t: gradients(t).sum(axis=0), hessian(best), best + 0.01, radius=RADIUS, rounds=1, ridge=10.0
+    )
+    assert np.linalg.norm(one.theta - best) < 2e-4
+
+
+def test_newton_stays_in_the_ball() -> None:
+    found = newton(
+        lambda t: gradients(t).sum(axis=0), 0.25 * X.T @ X, np.zeros(DIM), radius=0.5, rounds=30, ridge=1.0
+    )
+    assert np.linalg.norm(found.theta) == pytest.approx(0.5)
+    shifts = np.random.default_rng(0).normal(size=(200, DIM))
+    inside = 0.5 * shifts / np.maximum(np.linalg.norm(shifts, axis=1, keepdims=True), 1.0)
+    gradient = gradients(found.theta).sum(axis=0) + found.theta
+    assert np.all((inside - found.theta) @ gradient > -1e-6 * USERS)  # optimality over the ball
+
+
+def test_gradient_descent_of_the_paper() -> None:
+    rounds = 60
+    plan = planned(rounds)
+    released = Released(plan, bits=False)
+    found = gradient_descent(
+        released, np.zeros(DIM), users=USERS, radius=RADIUS, lipschitz=1.0, rounds=rounds, ridge=10.0
+    )
+    assert released.used == rounds
+    assert np.linalg.norm(found.theta - exact_minimum(10.0)) < 0.4
+    assert np.allclose(found.theta, found.path.mean(axis=0))
+
+
+def test_participation_is_rounds_times_bytes() -> None:
+    protocol = planned(4)["gradient"].protocol
+    asked = participation(protocol, 4)
+    assert asked.bytes == 4 * report_bytes(protocol)
+    assert paper_rounds(10_000, 5, 0.5, 0.5e-6) == 308
+
+
+def test_a_noisy_matrix_is_made_definite() -> None:
+    noisy = np.diag([5.0, -3.0])
+    assert np.allclose(preconditioner(noisy, 2.0), np.diag([7.0, 2.0]))
+
+
+def test_bad_arguments_are_named() -> None:
+    with pytest.raises(InvalidInput, match="steps"):
+        newton(lambda t: t, np.eye(2), np.zeros(2), radius=1.0, rounds=2, ridge=1.0, steps=[1.0])
+    with pytest.raises(InvalidInput, match="sum_gradients"):
+        newton(lambda t: t[:1], np.eye(2), np.zeros(2), radius=1.0, rounds=1, ridge=1.0)
+    with pytest.raises(InvalidInput, match="start"):
+        gradient_descent(lambda t: t, np.array([np.nan]), users=1, radius=1.0, lipschitz=1.0, rounds=1)
