@@ -166,10 +166,11 @@ class JointGLM(StreamedPolicy, RowPolicy):
         if call >= self._constants.max_calls:
             return
         state.calls[side] += 1
-        optimizer, public = self._optimizer(side, float(self._call_budgets[call]))
+        share = self._problem(0.0).sensitivity / self._pair_sensitivity
+        optimizer, public = self._optimizer(side, float(self._call_budgets[call]) * share)
         release = optimizer.release(self.event_noise, f"optimizer call {call + 1}, theta_o or theta_tau")
         if call >= int(state.calls[1 - side]) and self.ledger is not None:
-            self.ledger.charge(_for_both_sides(release.event))
+            self.ledger.charge(_for_both_sides(release.event, self._pair_sensitivity))
         draws = self.event_noise.gaussian(release.noise_sd, (optimizer.steps, self.setting.dim))
         rows = Rows(
             state.rows.features, state.rows.rewards, int(state.rows.count[0]), state.rows.mask,
@@ -182,7 +183,7 @@ class JointGLM(StreamedPolicy, RowPolicy):
         if self._constants.newton_steps == 0:
             return self._paper_optimizer(side, mu)
         setting, state = self.setting, self.state
-        noise_sd = self.noise.scale_for(2.0 * self._residual_bound, mu, size=setting.dim)
+        noise_sd = self.noise.scale_for(self._problem(0.0).sensitivity, mu, size=setting.dim)
         curvature = self._curvature(side)
         center, prior = self._prior(side)
         values, basis = np.linalg.eigh(curvature)
@@ -191,14 +192,21 @@ class JointGLM(StreamedPolicy, RowPolicy):
         information = values**2 / (values + noise_sd**2)
         state.spread[side] = (basis / (information + prior)) @ basis.T
         ridge = prior * (1.0 + noise_sd**2 / float(np.mean(values)))
-        problem = Problem(setting.link, setting.dim, setting.theta_bound, setting.reward_bound, ridge)
         start = state.theta[side] if state.calls[side] > 1 else center
         view = PublicView(start=start.copy(), precision=curvature, center=center)
-        return NoisyNewton(problem, mu, steps=self._constants.newton_steps), view
+        return NoisyNewton(self._problem(ridge), mu, steps=self._constants.newton_steps), view
+
+    def _problem(self, ridge: float) -> Problem:
+        """The regression; the paper's profiles charge its 2 L, ours the diameter of the set of gradients."""
+        setting = self.setting
+        sharp = self._constants.newton_steps > 0
+        return Problem(setting.link, setting.dim, setting.theta_bound, setting.reward_bound, ridge, sharp)
 
     @property
-    def _residual_bound(self) -> float:
-        return self.setting.link.residual_bound(self.setting.theta_bound, self.setting.reward_bound)
+    def _pair_sensitivity(self) -> float:
+        """l2 change of call k of theta_o and of theta_tau together, for a row that is replaced or changes sides."""
+        problem = self._problem(0.0)
+        return max(problem.sensitivity, math.sqrt(2.0) * problem.moving_sensitivity)
 
     def _curvature(self, side: int) -> FloatArray:
         """Released Hessian of one side's loss: H, or V weighted by a typical derivative."""
@@ -217,10 +225,9 @@ class JointGLM(StreamedPolicy, RowPolicy):
     def _paper_optimizer(self, side: int, mu: float) -> tuple[PrivateOptimizer, PublicView]:
         """Noisy projected gradient descent over Theta_I, a ball, or Theta_II, an ellipsoid around theta_o."""
         setting, state, constants = self.setting, self.state, self._constants
-        problem = Problem(setting.link, setting.dim, setting.theta_bound, setting.reward_bound, constants.ridge)
         ticks = max(1, int(self.decisions))
         optimizer = NoisyGradientDescent.planned(
-            problem, mu, ticks, failure_probability=self.options.failure_probability
+            self._problem(constants.ridge), mu, ticks, failure_probability=self.options.failure_probability
         )
         if side == 0:
             return optimizer, PublicView(start=np.zeros(setting.dim))
@@ -237,8 +244,9 @@ class JointGLM(StreamedPolicy, RowPolicy):
         )
 
 
-def _for_both_sides(event: NoisySum) -> NoisySum:
+def _for_both_sides(event: NoisySum, sensitivity: float) -> NoisySum:
     """The entry of call k of both optimizers: one cost, but twice the draws whose rounding exact noise accounts for."""
+    rounding = event.sensitivity - sensitivity if event.sensitivity > sensitivity else 0.0
     if isinstance(event, DiscreteGaussianRelease):
-        return replace(event, draws=2 * event.draws)
-    return event
+        return replace(event, draws=2 * event.draws, sensitivity=sensitivity + rounding)
+    return replace(event, sensitivity=sensitivity)
