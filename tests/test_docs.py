@@ -1,0 +1,70 @@
+"""Documentation that drifts fails here: Python blocks run, links lead somewhere, names exist, the README is in order."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tacit.policies.registry import POLICIES
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(#[^)\s]*)?\)")
+FORBIDDEN = ("/work/", "/tmp/", "/root/", "pypi.org", "pythonhosted")
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=name_of)
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {}
+    for block in BLOCK.findall(page.read_text()):
+        exec(compile(block, str(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_local_links_lead_somewhere(page: Path) -> None:
+    for target, _ in LINK.findall(page.read_text()):
+        if not target.startswith(("http://", "https://", "mailto:")):
+            assert (page.parent / target).exists(), f"{name_of(page)} links to {target}, which does not exist"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_code_paths_in_the_text_exist(page: Path) -> None:
+    for path in re.findall(r"`((?:src|tests|docs|benchmarks)/[\w./-]+)`", page.read_text()):
+        assert (ROOT / path).exists(), f"{name_of(page)} names {path}, which does not exist"
+
+
+def test_modules_named_in_theory_exist() -> None:
+    for module in re.findall(r"`(tacit(?:\.\w+)+)`", (ROOT / "docs" / "theory.md").read_text()):
+        path = ROOT / "src" / Path(*module.split("."))
+        parent = path.parent
+        assert path.is_dir() or path.with_suffix(".py").exists() or parent.with_suffix(".py").exists(), module
+
+
+def test_readme_sections_come_in_order() -> None:
+    headings = re.findall(r"^## (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    wanted = ["Five lines", "Run it", "Test it", "Results", "How privacy is guaranteed and checked", "Documentation"]
+    assert [heading for heading in headings if heading in wanted] == wanted
+
+
+def test_readme_names_every_policy() -> None:
+    text = (ROOT / "README.md").read_text()
+    missing = [name for name in POLICIES if f"`{name}`" not in text]
+    assert not missing
+
+
+def test_nothing_speaks_of_one_machine() -> None:
+    folders = ("src", "tests", "docs", "benchmarks", "requirements")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md", ".txt")]
+    for path in [*files, ROOT / "README.md", ROOT / "pyproject.toml", ROOT / "dev.py"]:
+        if path == Path(__file__):
+            continue
+        found = [word for word in FORBIDDEN if word in path.read_text(encoding="utf-8")]
+        assert not found, f"{name_of(path)} names {found}"
