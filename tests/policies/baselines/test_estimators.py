@@ -1,0 +1,122 @@
+"""Each baseline's estimator against an independent computation on the same rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import optimize, special
+
+from tacit.policies.registry import make_policy
+from tacit.policies.steps import advance
+from tests.policies.baselines.helpers import Array, maximum_likelihood, mean, play_recorded
+
+THETA = np.array([0.9, -0.5, 0.3])
+
+
+def _played(
+    name: str, link: str, rounds: int = 200, theta_bound: float = 3.0, **options: Any
+) -> tuple[Any, Array, Array]:
+    policy = make_policy(name, dim=3, horizon=1000, link=link, theta_bound=theta_bound, seed=5, **options)
+    features, rewards = play_recorded(policy, rounds, THETA, seed=1001)
+    advance(policy.state, np.zeros(0))  # the clock's next tick fits the last row
+    return policy.state, features, rewards
+
+
+@pytest.mark.parametrize("link", ["logistic", "probit"])
+@pytest.mark.parametrize(
+    ("name", "ridge", "options"),
+    [
+        ("greedy-mle", 1.0, {"growth": 1e-9}),
+        ("glm-ucb", 3.0, {"growth": 1e-9}),
+        ("rs-glinucb", 0.5, {"switch_factor": 1.0 + 1e-9}),
+    ],
+)
+def test_maximum_likelihood_is_scipys(name: str, link: str, ridge: float, options: dict[str, Any]) -> None:
+    state, features, rewards = _played(name, link, **options)
+    expected = maximum_likelihood(link, features, rewards, ridge)
+    assert np.linalg.norm(expected) < 3.0
+    np.testing.assert_allclose(state.theta, expected, atol=1e-6)
+    np.testing.assert_array_equal(state.rows.features[: state.rows.count[0]], features)
+
+
+def test_explored_estimate_uses_explored_rows_only() -> None:
+    state, features, rewards = _played("rs-glinucb", "logistic")
+    explored = state.rows.mask[: rewards.size] == 1
+    assert 0 < explored.sum() < rewards.size
+    expected = maximum_likelihood("logistic", features[explored], rewards[explored], 0.5)
+    np.testing.assert_allclose(state.theta_explored, expected, atol=1e-6)
+
+
+def test_ofulog_constrains_the_estimate_to_the_ball() -> None:
+    state, features, rewards = _played("ofulog+", "logistic", theta_bound=0.6, growth=1e-9)
+
+    def loss(theta: Array) -> float:
+        z = features @ theta
+        return float(np.sum(np.logaddexp(0.0, z) - rewards * z)) + 0.5e-6 * float(theta @ theta)
+
+    def score(theta: Array) -> Array:
+        return np.asarray(features.T @ (special.expit(features @ theta) - rewards) + 1e-6 * theta)
+
+    ball = optimize.NonlinearConstraint(lambda theta: theta @ theta, 0.0, 0.36, jac=lambda theta: 2.0 * theta)
+    expected = optimize.minimize(
+        loss, np.zeros(3), jac=score, constraints=[ball], method="SLSQP", options={"ftol": 1e-15, "maxiter": 500}
+    )
+    assert np.linalg.norm(expected.x) == pytest.approx(0.6, abs=1e-6)
+    np.testing.assert_allclose(state.theta, expected.x, atol=1e-5)
+    weights = special.expit(features @ state.theta) * special.expit(-features @ state.theta)
+    hessian = (weights[:, None] * features).T @ features + np.eye(3) / (8 * 0.36 * 1.6)
+    np.testing.assert_allclose(state.inverse @ hessian, np.eye(3), atol=1e-9)
+
+
+def test_rare_switching_keeps_a_copy_of_the_matrix() -> None:
+    """The slip of the reference code: a reference to the growing matrix makes criterion II fire once."""
+    state, _, _ = _played("rs-glinucb", "logistic", rounds=400)
+    assert 0.0 < float(state.growth[0]) <= np.log(2.0)
+    ratio = np.linalg.slogdet(state.switched)[1] - np.linalg.slogdet(state.current)[1]
+    assert ratio == pytest.approx(float(state.growth[0]), abs=1e-9)
+
+
+def test_batched_estimates_come_from_their_own_batch() -> None:
+    policy = make_policy("b-glincb", dim=3, horizon=600, link="logistic", theta_bound=3.0, seed=5)
+    features, rewards = play_recorded(policy, 600, THETA, seed=1001)
+    state = policy.state
+    finished = int(state.counts[1])
+    assert finished == state.ends.size >= 2
+    starts = [0, *state.ends]
+    for batch in range(finished):
+        own = slice(starts[batch], starts[batch + 1])
+        expected = maximum_likelihood("logistic", features[own], rewards[own], 0.5)
+        np.testing.assert_allclose(state.thetas[batch], expected, atol=1e-6)
+
+
+def test_linear_regression_without_noise_is_ridge() -> None:
+    for name in ("joint-linucb", "shuffle-linucb"):
+        options = {"batch_size": 50} if name == "shuffle-linucb" else {}
+        policy = make_policy(
+            name, dim=3, horizon=1000, link="logistic", theta_bound=3.0, epsilon=float("inf"), seed=5, **options
+        )
+        features, rewards = play_recorded(policy, 200, THETA, seed=1001)
+        advance_or_event(policy)
+        expected = np.linalg.solve(features.T @ features + np.eye(3), features.T @ rewards)
+        np.testing.assert_allclose(policy.state.theta, expected, atol=1e-8)
+
+
+def advance_or_event(policy: Any) -> None:
+    flag = advance(policy.state, np.zeros(policy.noise_size))
+    if flag:
+        policy._on_event(flag)
+
+
+def test_local_estimate_without_noise_is_projected_gradient_descent() -> None:
+    policy = make_policy(
+        "local-glm", dim=3, horizon=400, link="logistic", theta_bound=0.8, epsilon=float("inf"), seed=5, scale=0.3
+    )
+    features, rewards = play_recorded(policy, 200, THETA, seed=1001)
+    rate, offset = policy.state.constants[:2]
+    theta = np.zeros(3)
+    for t, (x, reward) in enumerate(zip(features, rewards, strict=True), start=1):
+        theta = theta - rate / (offset + t) * (mean("logistic", np.asarray(x @ theta)) - reward) * x
+        theta *= min(1.0, 0.8 / float(np.linalg.norm(theta)))
+    np.testing.assert_allclose(policy.state.theta, theta, atol=1e-10)
