@@ -1,0 +1,169 @@
+"""`tacit bench`: regret and speed of every policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, get_args
+
+import typer
+
+from tacit.cli.shared import (
+    ContextName,
+    Delta,
+    Jobs,
+    Json,
+    LinkName,
+    Runs,
+    Seed,
+    check_writable,
+    integers,
+    messages,
+    names,
+    numbers,
+    show,
+    write_json,
+    write_text,
+)
+
+if TYPE_CHECKING:
+    from tacit.experiments.spec import Experiment
+
+app = typer.Typer(help="Benchmarks: regret and speed of every policy.", no_args_is_help=True, rich_markup_mode=None)
+
+Policies = Annotated[
+    str | None, typer.Option(metavar="NAME[,NAME...]", help="Policies; see: tacit policies.", show_default="all")
+]
+Dims = Annotated[str, typer.Option(metavar="D[,D...]", help="Dimensions.")]
+ThetaNorm = Annotated[float, typer.Option(help="Length of the true parameter, S.")]
+Markdown = Annotated[Path | None, typer.Option(metavar="FILE.md", help="Write the table as Markdown.")]
+
+
+@app.command("regret")
+def regret(
+    *,
+    policies: Policies = None,
+    contexts: Annotated[str, typer.Option(metavar="KIND[,KIND...]", help="Kinds of contexts.")] = ",".join(
+        get_args(ContextName)
+    ),
+    links: Annotated[str, typer.Option(metavar="LINK[,LINK...]", help="Links.")] = "logistic,probit",
+    dims: Dims = "3,5,10",
+    epsilon: Annotated[str, typer.Option(metavar="E[,E...]", help="Privacy of private policies.")] = "1,4,8",
+    delta: Delta = 1e-5,
+    arms: Annotated[int, typer.Option(min=1, help="Arms in each round, K (assouad has 2 d).")] = 20,
+    horizon: Annotated[int, typer.Option(min=1, help="Rounds, T.")] = 5_000,
+    theta_norm: ThetaNorm = 3.0,
+    runs: Runs = 5,
+    seed: Seed = 0,
+    jobs: Jobs,
+    journal: Annotated[Path | None, typer.Option(metavar="FILE", help="Finished runs, to go on after Ctrl-C.")] = None,
+    markdown: Markdown = None,
+    json_file: Json = None,
+) -> None:
+    """Leaderboard: every policy on every kind of contexts, link and dimension.
+
+    \b
+    Examples:
+      tacit bench regret --dims 3 --links probit --runs 3
+      tacit bench regret --markdown docs/leaderboard.md --journal leaderboard.jsonl
+    """
+    from tacit.cli import progress
+    from tacit.experiments import leaderboard
+
+    check_writable(markdown, json_file, journal)
+    kinds = names(contexts, "--contexts", get_args(ContextName))
+    wanted = leaderboard.grid(
+        policies=_policies(policies), contexts=kinds, links=names(links, "--links", get_args(LinkName)),
+        dims=integers(dims, "--dims"), epsilons=numbers(epsilon, "--epsilon"), delta=delta, arms=arms, horizon=horizon,
+        theta_norm=theta_norm,
+    )
+    experiments, refused = progress.runnable(wanted)
+    outcome = progress.run(experiments, runs=runs, seed=seed, jobs=jobs, journal=journal)
+    table = leaderboard.table(outcome.rows, kinds, [f"Left out: {text}" for text in refused])
+    show(table, json_file)
+    write_json(outcome.rows, json_file)
+    if markdown is not None:
+        write_text(table.markdown(), markdown)
+    outcome.finish()
+
+
+@app.command("speed")
+def speed(
+    policies: Policies = None,
+    dims: Dims = "3,5,10",
+    arms: Annotated[str, typer.Option(metavar="K[,K...]", help="Numbers of arms.")] = "20",
+    horizons: Annotated[str, typer.Option(metavar="T[,T...]", help="Horizons.")] = "10000",
+    link: Annotated[LinkName, typer.Option(help="Link; a policy without it takes its own first.")] = "logistic",
+    epsilon: Annotated[float, typer.Option(help="Privacy of private policies.")] = 4.0,
+    delta: Delta = 1e-5,
+    theta_norm: ThetaNorm = 3.0,
+    repeats: Annotated[int, typer.Option(min=1, help="The best of so many counts.")] = 3,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw cost against d and T.")] = None,
+    history: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Add machine, commit and figures; compare with the last ones.")
+    ] = None,
+    json_file: Json = None,
+) -> None:
+    """Microseconds per round, latency of single decisions and memory, beside the floor of the machine.
+
+    One process, one policy after the other: run it on an idle machine.
+
+    \b
+    Examples:
+      tacit bench speed --policies joint-glm,random --dims 3,5,10
+      tacit bench speed --horizons 10000,1000000 --history speed.jsonl --plot speed.png
+    """
+    from tacit.cli import progress
+    from tacit.experiments import speed as measuring
+
+    check_writable(plot, history, json_file)
+    wanted = _speed_grid(
+        _policies(policies), integers(dims, "--dims"), integers(arms, "--arms"), integers(horizons, "--horizons"),
+        link, epsilon, delta, theta_norm,
+    )
+    experiments, refused = progress.runnable(wanted)
+    rows = []
+    with progress.bar("measurements", len(experiments)) as (bar, task):
+        for experiment in experiments:
+            bar.update(task, description=f"{experiment.policy} d={experiment.dim}")
+            rows.append(measuring.measure(experiment, repeats))
+            bar.advance(task)
+    show(measuring.table(rows, measuring.recall(history)), json_file)
+    for text in refused:
+        messages().print(f"Left out: {text}")
+    write_json(rows, json_file)
+    if history is not None:
+        measuring.remember(rows, history)
+    if plot is not None and rows:
+        from tacit.experiments import plots
+
+        plots.cost(rows, plot)
+        messages().print(f"Figure: {plot}")
+
+
+def _policies(text: str | None) -> list[str]:
+    from tacit.policies.registry import POLICIES
+
+    return list(POLICIES) if text is None else names(text, "--policies", list(POLICIES))
+
+
+def _speed_grid(
+    policies: list[str], dims: list[int], arms: list[int], horizons: list[int], link: str, epsilon: float, delta: float,
+    theta_norm: float,
+) -> list[Experiment]:
+    from tacit.experiments.spec import experiments_for
+    from tacit.policies.registry import policy_class
+
+    return [
+        experiment
+        for policy in policies
+        for dim in dims
+        for count in arms
+        for horizon in horizons
+        for experiment in experiments_for(
+            policy, [epsilon], delta,
+            {
+                "link": link if link in policy_class(policy).links else policy_class(policy).links[0],
+                "dim": dim, "arms": count, "horizon": horizon, "theta_norm": theta_norm,
+            },
+        )
+    ]

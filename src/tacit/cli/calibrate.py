@@ -1,0 +1,98 @@
+"""`tacit calibrate`: how much noise a guarantee takes, before anything is run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from tacit.cli.shared import Delta, Json, LinkName, check_writable, names, show, write_json
+
+app = typer.Typer(help="Noise scales for a budget.", no_args_is_help=True, rich_markup_mode=None)
+
+Epsilon = Annotated[float, typer.Option(help="Privacy epsilon.")]
+Dim = Annotated[int, typer.Option(min=1, help="Features of an arm, d.")]
+
+
+@app.command("joint")
+def joint(
+    epsilon: Epsilon = 1.0,
+    delta: Delta = 1e-5,
+    horizon: Annotated[int, typer.Option(min=1, help="Rounds, T.")] = 15_000,
+    dim: Dim = 5,
+    link: Annotated[LinkName, typer.Option(help="Link of the rewards.")] = "logistic",
+    theta_norm: Annotated[float, typer.Option(help="Bound on the parameter's length, S.")] = 3.5,
+    policy: Annotated[str, typer.Option(help="A joint-private policy that releases a stream.")] = "joint-glm",
+    json_file: Json = None,
+) -> None:
+    """Noise of every release of joint-glm, with the paper's tree and with our near-optimal factorization.
+
+    \b
+    Example:
+      tacit calibrate joint --epsilon 4 --delta 0.02 --horizon 15000 --dim 5
+    """
+    from tacit.experiments.calibration import joint_report, joint_table
+
+    check_writable(json_file)
+    names(policy, "--policy", _streamed_policies())
+    reports = joint_report(
+        policy, epsilon=epsilon, delta=delta, horizon=horizon, dim=dim, link=link, theta_norm=theta_norm
+    )
+    title = f"{policy}: epsilon {epsilon:g}, delta {delta:g}, {link}, T = {horizon:,}, d = {dim}, S = {theta_norm:g}"
+    show(joint_table(title, reports), json_file)
+    write_json(reports, json_file)
+
+
+def _streamed_policies() -> list[str]:
+    from dataclasses import fields
+
+    from tacit.policies.registry import POLICIES, policy_class
+
+    classes = {name: policy_class(name) for name in POLICIES}
+    return [
+        name
+        for name, found in classes.items()
+        if found.guarantee == "joint" and any(field.name == "factorization" for field in fields(found.options_type))
+    ]
+
+
+_SHUFFLE_LINES = {
+    "bits_per_coordinate": "bits per coordinate", "bytes_per_user": "bytes per user", "noise_sd": "noise sd / Delta",
+    "central_gaussian_sd": "central Gaussian sd / Delta", "g": "grid g", "b": "noise bits b",
+    "p": "noise probability p", "min_users": "smallest batch", "epsilon_at_80_percent_honest": "epsilon, 80% honest",
+}
+
+
+@app.command("shuffle")
+def shuffle(
+    users: Annotated[int, typer.Option(min=1, help="Smallest batch of users.")] = 10_000,
+    dim: Dim = 5,
+    epsilon: Epsilon = 1.0,
+    delta: Delta = 1e-6,
+    json_file: Json = None,
+) -> None:
+    """Message size and noise of one matrix release through the shuffler, beside the paper's constants.
+
+    \b
+    Example:
+      tacit calibrate shuffle --users 10000 --dim 5 --epsilon 1 --delta 1e-6
+    """
+    from tacit.experiments.tables import Table
+    from tacit.shuffle.calibration import matrix_report
+
+    check_writable(json_file)
+    report: dict[str, Any] = matrix_report(users, dim, epsilon, delta)
+    paper: dict[str, Any] = report["paper"]
+    cells = [
+        (label, _number(report.get(key)), _number(paper.get(key)))
+        for key, label in _SHUFFLE_LINES.items()
+    ]
+    title = f"One {dim} x {dim} matrix from {users:,} users at epsilon = {epsilon:g}, delta = {delta:g}"
+    show(Table(title, ("", "calibrated", "the paper's constants"), tuple(cells)), json_file)
+    write_json(report, json_file)
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"

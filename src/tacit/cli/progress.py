@@ -1,0 +1,116 @@
+"""Experiments under a progress bar: checks first, then compilation, then runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from tacit._errors import TacitError
+from tacit.cli.shared import INTERRUPTED, messages
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from tacit.experiments.runner import Row
+    from tacit.experiments.spec import Experiment
+
+_SLOW_START = 2.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Rows, and whether all runs were finished."""
+
+    rows: list[Row]
+    done: int
+    total: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing."""
+        return self.done >= self.total
+
+    def finish(self) -> None:
+        """Leave with the exit code of Ctrl-C when runs are missing."""
+        if not self.complete:
+            messages().print(f"Interrupted: {self.done} of {self.total} runs were finished.", style="bold")
+            raise typer.Exit(INTERRUPTED)
+
+
+def run(
+    experiments: Sequence[Experiment], *, runs: int, seed: int, jobs: int, journal: Path | None = None
+) -> Outcome:
+    """Run all experiments and show runs done, runs left and time left on standard error."""
+    from tacit.experiments.runner import run_all
+
+    prepare(experiments, jobs)
+    total, done = runs * len(experiments), 0
+    with bar("runs", total) as (progress, task):
+
+        def count(experiment: Experiment) -> None:
+            nonlocal done
+            done += 1
+            progress.update(task, completed=done, description=experiment.label)
+
+        rows = run_all(
+            list(experiments), runs=runs, seed=seed, jobs=min(jobs, max(1, total)), journal=journal, on_run=count
+        )
+        progress.update(task, description="runs")
+    return Outcome(rows, done, total)
+
+
+@contextmanager
+def bar(title: str, total: int) -> Iterator[tuple[Progress, TaskID]]:
+    """A bar with counts and times."""
+    from rich import progress as parts
+
+    columns = (
+        parts.TextColumn("{task.description:<22}"), parts.BarColumn(bar_width=30), parts.MofNCompleteColumn(),
+        parts.TextColumn("done,"), parts.TimeElapsedColumn(), parts.TextColumn("gone,"), parts.TimeRemainingColumn(),
+        parts.TextColumn("left"),
+    )
+    with parts.Progress(*columns, console=messages()) as progress:
+        yield progress, progress.add_task(title, total=total)
+
+
+def prepare(experiments: Sequence[Experiment], jobs: int) -> None:
+    """Refuse bad settings at once, then compile: a short run of each policy fills the cache of kernels."""
+    from tacit.experiments.runner import prepare as check
+    from tacit.experiments.runner import prepare_all
+
+    console, started = messages(), time.perf_counter()
+    for experiment in experiments:
+        check(experiment, rounds=0)
+    longest = {experiment.policy: experiment for experiment in sorted(experiments, key=_epsilon)}
+    with console.status("Loading kernels (compiled at the first start: up to a minute) ..."):
+        prepare_all(list(longest.values()), jobs)
+    elapsed = time.perf_counter() - started
+    if elapsed > _SLOW_START:
+        console.print(f"Kernels are ready ({elapsed:.0f} s; compiled ones are cached).", style="dim")
+
+
+def _epsilon(experiment: Experiment) -> float:
+    """The least private run of a policy is the soonest to have used all of its kernels."""
+    return experiment.epsilon or 0.0
+
+
+def runnable(experiments: Sequence[Experiment]) -> tuple[list[Experiment], list[str]]:
+    """The experiments whose policies accept their setting, and why the others do not."""
+    from tacit.experiments.runner import prepare as rehearse
+
+    kept, refused = [], []
+    for experiment in experiments:
+        try:
+            rehearse(experiment, rounds=0)
+        except TacitError as error:
+            where = f"{experiment.contexts}, {experiment.link}, d = {experiment.dim}"
+            refused.append(f"{experiment.label} ({where}): {error}")
+        else:
+            kept.append(experiment)
+    return kept, refused

@@ -1,0 +1,70 @@
+"""`tacit reproduce`: the paper's experiments, ours beside the published figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from tacit.cli.shared import Jobs, Json, Runs, Seed, check_writable, messages, show, write_json, write_text
+
+if TYPE_CHECKING:
+    from tacit.experiments.reproduce import Study
+    from tacit.experiments.runner import Row
+
+StudyName = Literal["table1", "logistic", "probit", "all"]
+
+
+def reproduce(
+    study: Annotated[StudyName, typer.Argument(help="Which experiment of the paper.")],
+    *,
+    runs: Runs = 10,
+    seed: Seed = 0,
+    jobs: Jobs,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where tables, figures and the journal go.")] = Path(
+        "tacit-results"
+    ),
+    json_file: Json = None,
+) -> None:
+    """Repeat the paper's experiments and print ours beside the published figures.
+
+    Finished runs are kept in DIR/journal.jsonl: after Ctrl-C the same command goes on where it stopped.
+
+    \b
+    Examples:
+      tacit reproduce table1
+      tacit reproduce all --runs 10 --out results
+    """
+    from tacit.cli import progress
+    from tacit.experiments.reproduce import STUDIES, annotated
+
+    check_writable(json_file, out / "journal.jsonl")
+    studies = [make() for name, make in STUDIES.items() if study in (name, "all")]
+    outcome = progress.run(
+        [experiment for chosen in studies for experiment in chosen.experiments()],
+        runs=runs, seed=seed, jobs=jobs, journal=out / "journal.jsonl",
+    )
+    rows: list[Row] = []
+    for chosen in studies:
+        told = annotated(chosen, outcome.rows)
+        _report(chosen, told, out, json_file)
+        rows += told
+    write_json(rows, json_file)
+    messages().print(f"Tables, figures and rows are in {out}/")
+    outcome.finish()
+
+
+def _report(study: Study, rows: list[Row], out: Path, json_file: str | None) -> None:
+    from tacit.experiments import plots
+    from tacit.experiments.reproduce import table
+
+    shown = table(study, rows)
+    show(shown, json_file)
+    write_text(shown.markdown(), out / f"{study.name}.md")
+    write_json(rows, str(out / f"{study.name}.json"))
+    panels = [(setting, [row for row in rows if row["setting"] == setting]) for setting in study.settings]
+    if len(panels) == 1:
+        panels = [(study.title.replace(": cumulative regret", ""), rows)]
+    if rows:
+        plots.curves(panels, out / f"{study.name}.png")

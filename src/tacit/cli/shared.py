@@ -1,0 +1,145 @@
+"""What the commands share: consoles, errors without tracebacks, lists of values, and files."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer.core import TyperGroup
+
+from tacit._errors import TacitError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tacit.experiments.tables import Table
+
+LinkName = Literal["logistic", "probit", "identity", "log"]
+ContextName = Literal["ball", "fixed", "shift", "assouad"]
+INTERRUPTED = 130
+_PIPE_WIDTH = 180
+
+
+class Refused(typer.BadParameter):
+    """A value that cannot be used: usage, message, exit code 2."""
+
+    def format_message(self) -> str:
+        """The message alone: it names the flag itself."""
+        return self.message
+
+
+class FriendlyGroup(TyperGroup):
+    """Turns the package's errors into a message and exit code 2."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except TacitError as error:
+            raise Refused(str(error)) from error
+        except OSError as error:
+            if error.filename is None:
+                raise
+            raise Refused(f"{error.filename}: {error.strerror}; give another path") from error
+
+
+def _console(stderr: bool) -> Console:
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, width=None if stream.isatty() else _PIPE_WIDTH, highlight=False)
+
+
+def messages() -> Console:
+    """Standard error: progress and notes."""
+    return _console(stderr=True)
+
+
+def results(json_file: str | None = None) -> Console:
+    """Where tables go: standard output, unless JSON goes there."""
+    return _console(stderr=json_file == "-")
+
+
+def show(table: Table, json_file: str | None = None) -> None:
+    """Print a table with its title and notes."""
+    console = results(json_file)
+    console.print(f"\n{table.title}", style="bold")
+    console.print(table.rich())
+    for note in table.notes:
+        console.print(note, style="dim")
+
+
+def write_json(data: Any, target: str | None) -> None:
+    """JSON to a file, or to standard output for ``-``; nothing without a target."""
+    if target is None:
+        return
+    text = json.dumps(data, indent=1, allow_nan=False)
+    if target == "-":
+        typer.echo(text)
+    else:
+        write_text(text + "\n", Path(target))
+
+
+def write_text(text: str, path: Path) -> None:
+    """Write a file, with its directory."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def check_writable(*targets: str | Path | None) -> None:
+    """Refuse a target that cannot be written before hours are spent on what should go there."""
+    for target in targets:
+        if target is None or str(target) == "-":
+            continue
+        path = Path(target)
+        if path.is_dir():
+            raise Refused(f"cannot write {path}: it is a directory; give a file name")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise Refused(f"cannot write {path}: no permission; give another path")
+
+
+def names(text: str, flag: str, known: Sequence[str]) -> list[str]:
+    """Comma-separated names, each of them known, each once."""
+    found = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    unknown = [name for name in found if name not in known]
+    if unknown or not found:
+        what = f"unknown: {', '.join(unknown)}" if unknown else "no name given"
+        raise Refused(f"{flag}: {what}; choose from {', '.join(known)}")
+    return found
+
+
+def numbers(text: str, flag: str) -> list[float]:
+    """Comma-separated positive numbers; ``inf`` is one."""
+    try:
+        found = [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        found = []
+    if not found or not all(value > 0.0 for value in found):
+        raise Refused(f"{flag} takes positive numbers separated by commas, such as 1,4,8 or inf, not {text!r}")
+    return list(dict.fromkeys(found))
+
+
+def integers(text: str, flag: str) -> list[int]:
+    """Comma-separated positive integers."""
+    values = numbers(text, flag)
+    if not all(value.is_integer() for value in values):
+        raise Refused(f"{flag} takes whole numbers separated by commas, such as 3,5,10, not {text!r}")
+    return [int(value) for value in values]
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+Runs = Annotated[int, typer.Option(min=1, help="Runs of each policy, each with its own instance.")]
+Seed = Annotated[int, typer.Option(min=0, help="Same seed, same rows, whatever --jobs is.")]
+Jobs = Annotated[int, typer.Option(min=1, default_factory=cores, show_default="all cores", help="Processes at work.")]
+Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - for standard output.")]
+Delta = Annotated[float, typer.Option(help="Privacy delta, between 0 and 1.")]

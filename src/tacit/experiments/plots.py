@@ -1,0 +1,219 @@
+"""Figures: colour-blind safe, readable without colour by line styles and markers, legends outside the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib
+
+matplotlib.use("Agg")  # no window, whatever the machine has
+
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from tacit.experiments.runner import Row
+from tacit.experiments.tables import epsilon_text
+
+# Okabe and Ito's colours, without the yellow, which is too faint for lines.
+_BLACK, _ORANGE, _SKY, _GREEN, _BLUE, _RED, _PINK = (
+    "#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7",
+)
+_GREY = "#767676"
+_CROWDED = 10.0
+"""Ratio of the largest to the smallest regret from which a linear axis would hide the smaller ones."""
+_DASHES: tuple[Any, ...] = ("solid", (0, (6, 2)), (0, (3, 2, 1, 2)), (0, (1, 1.5)), (0, (8, 2, 1, 2, 1, 2)))
+
+
+class Look(NamedTuple):
+    """How a policy is drawn; its epsilons differ by dashes."""
+
+    colour: str
+    marker: str
+
+
+_LOOKS = {
+    "joint-glm": Look(_BLUE, "o"),
+    "stream-glm": Look(_RED, "s"),
+    "shuffle-glm": Look(_GREEN, "D"),
+    "rs-glinucb": Look(_BLACK, "^"),
+    "gloc": Look(_ORANGE, "v"),
+    "glm-ucb": Look(_PINK, "X"),
+    "ecolog": Look(_SKY, "P"),
+    "random": Look(_GREY, "x"),
+}
+_SPARE = [Look(colour, marker) for marker in "<>*hdp" for colour in (_GREEN, _ORANGE, _SKY, _PINK, _BLUE, _GREY)]
+
+
+def looks(policies: Sequence[str]) -> dict[str, Look]:
+    """The same look for the same policy in every figure; others take spare ones in turn."""
+    spare = iter(_SPARE)
+    return {name: _LOOKS[name] if name in _LOOKS else next(spare) for name in dict.fromkeys(policies)}
+
+
+def curves(panels: Sequence[tuple[str, Sequence[Row]]], path: Path) -> None:
+    """Mean cumulative regret over rounds with bands of one standard error, one panel for each setting."""
+    rows = [row for _, panel in panels for row in panel]
+    chosen = looks([row["policy"] for row in rows])
+    figure, axes = _sheet(len(panels))
+    crowded, several = _crowded(rows), len(panels) > 1
+    for axis, (title, panel) in zip(axes, panels, strict=True):
+        for row in panel:
+            _draw_curve(axis, row, chosen[row["policy"]], _dash(row, panel), first=crowded, with_result=not several)
+        axis.set(title=title, xlabel="round", xlim=(0, 1.01 * max((row["horizon"] for row in panel), default=1)))
+    axes[0].set_ylabel("cumulative regret")
+    _regret_axis(axes[0], rows)
+    _legend(axes[-1], [row["regret_mean"] for row in panels[-1][1]])
+    _save(figure, path)
+
+
+def _crowded(rows: Sequence[Row]) -> bool:
+    final: list[float] = [row["regret_mean"] for row in rows]
+    return min(final) > 0.0 and max(final) > _CROWDED * min(final)
+
+
+def _regret_axis(axis: Axes, rows: Sequence[Row]) -> None:
+    """From zero; logarithmic when the curves would crowd at the bottom otherwise."""
+    final = [row["regret_mean"] for row in rows]
+    if _crowded(rows):
+        axis.set(yscale="log", ylim=(max(1.0, min(final) / 4), 1.3 * max(final)))
+        _plain_log_ticks(axis)
+    else:
+        axis.set_ylim(0, 1.05 * max(final) or 1.0)
+
+
+def _plain_log_ticks(axis: Axes) -> None:
+    axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.yaxis.set_minor_locator(NullLocator())
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+
+
+def _draw_curve(axis: Axes, row: Row, look: Look, dash: Any, *, first: int, with_result: bool) -> None:
+    """``first`` leaves out the zero at the start, which a logarithmic axis cannot show."""
+    count = len(row["regret_curve"])
+    rounds = [row["horizon"] * step / count for step in range(first, count + 1)]
+    means, errors = [0.0, *row["regret_curve"]][first:], [0.0, *row["regret_curve_se"]][first:]
+    name = row["policy"] if row["epsilon"] is None else f"{row['policy']}, ε = {epsilon_text(row['epsilon'])}"
+    axis.plot(
+        rounds, means, color=look.colour, linestyle=dash, marker=look.marker, markersize=5, markevery=(5, 9),
+        linewidth=1.6, label=f"{name}: {means[-1]:,.0f}" if with_result else name,
+    )
+    low = [value - error for value, error in zip(means, errors, strict=True)]
+    high = [value + error for value, error in zip(means, errors, strict=True)]
+    axis.fill_between(rounds, low, high, color=look.colour, alpha=0.2, linewidth=0)
+
+
+def _dash(row: Row, panel: Sequence[Row]) -> Any:
+    """Solid for the largest epsilon of a policy, then ever more broken as privacy gets stricter."""
+    levels = sorted({float(other["epsilon"]) for other in panel if other["epsilon"] is not None}, reverse=True)
+    return _DASHES[0] if row["epsilon"] is None else _DASHES[levels.index(float(row["epsilon"])) % len(_DASHES)]
+
+
+def price_of_privacy(rows: Sequence[Row], published: dict[float, float], path: Path) -> None:
+    """Final regret against epsilon; policies without privacy are level lines, the paper's figures hollow marks."""
+    chosen = looks([row["policy"] for row in rows])
+    figure, (axis,) = _sheet(1)
+    heights: dict[str, float] = {}
+    for row in (row for row in rows if row["epsilon"] is None):
+        heights[_draw_level(axis, row, chosen[row["policy"]])] = row["regret_mean"]
+    if published:
+        label = "the paper's Private-GLM, as published"
+        heights[label] = max(published.values())
+        axis.plot(
+            list(published), list(published.values()), color=_GREY, linestyle=_DASHES[3], marker="o", markersize=7,
+            markerfacecolor="white", label=label,
+        )
+    for policy in dict.fromkeys(row["policy"] for row in rows if row["epsilon"] is not None):
+        own = [row for row in rows if row["policy"] == policy]
+        heights[_draw_against_epsilon(axis, own, chosen[policy])] = own[-1]["regret_mean"]
+    _epsilon_axes(axis, rows, published)
+    _legend(axis, [heights[label] for label in axis.get_legend_handles_labels()[1]])
+    _save(figure, path)
+
+
+def _draw_level(axis: Axes, row: Row, look: Look) -> str:
+    style = _DASHES[1] if row["policy"] == "random" else _DASHES[2]
+    label = f"{row['policy']}, no privacy: {row['regret_mean']:,.0f}"
+    if row["policy"] == "random":
+        label = f"random, learns nothing: {row['regret_mean']:,.0f}"
+    axis.axhline(row["regret_mean"], color=look.colour, linestyle=style, linewidth=1.4, label=label)
+    return label
+
+
+def _draw_against_epsilon(axis: Axes, rows: Sequence[Row], look: Look) -> str:
+    label = f"{rows[0]['policy']} (tacit), private"
+    x, y = [float(row["epsilon"]) for row in rows], [row["regret_mean"] for row in rows]
+    axis.errorbar(
+        x, y, yerr=[row["regret_se"] for row in rows], color=look.colour, marker=look.marker, markersize=7,
+        linewidth=1.8, capsize=3, label=label,
+    )
+    for epsilon, regret in zip(x, y, strict=True):
+        axis.annotate(
+            f"{regret:,.0f}", (epsilon, regret), textcoords="offset points", xytext=(0, 9), ha="center", fontsize=9,
+            color=look.colour, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
+        )
+    return label
+
+
+def _epsilon_axes(axis: Axes, rows: Sequence[Row], published: dict[float, float]) -> None:
+    ticks = sorted({float(row["epsilon"]) for row in rows if row["epsilon"] is not None} | set(published))
+    axis.set(xscale="log", yscale="log", xlabel="privacy ε (smaller is stricter)", ylabel="cumulative regret")
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    _plain_log_ticks(axis)
+    row = rows[0]
+    axis.set_title(f"What privacy costs after {row['horizon']:,} rounds ({row['link']}, d = {row['dim']})")
+
+
+def cost(rows: Sequence[Row], path: Path) -> None:
+    """Microseconds per round against dimension and against horizon."""
+    chosen = looks([row["policy"] for row in rows])
+    figure, axes = _sheet(2)
+    for axis, key, other in ((axes[0], "dim", "horizon"), (axes[1], "horizon", "dim")):
+        for policy, look in chosen.items():
+            _draw_cost(axis, [row for row in rows if row["policy"] == policy], key, look)
+        fixed = sorted({row[other] for row in rows})
+        axis.set(xscale="log", yscale="log", xlabel={"dim": "dimension", "horizon": "horizon"}[key])
+        axis.set_title(f"mean over {other} {', '.join(f'{value:g}' for value in fixed)}", fontsize=10)
+        ticks = sorted({row[key] for row in rows})
+        axis.xaxis.set_minor_locator(NullLocator())
+        axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes[0].set_ylabel("microseconds per round, environment included")
+    _plain_log_ticks(axes[0])
+    _legend(axes[-1], [max(row["us_per_round"] for row in rows if row["policy"] == policy) for policy in chosen])
+    _save(figure, path)
+
+
+def _draw_cost(axis: Axes, rows: Sequence[Row], key: str, look: Look) -> None:
+    values = sorted({row[key] for row in rows})
+    groups = [[row["us_per_round"] for row in rows if row[key] == value] for value in values]
+    means = [sum(group) / len(group) for group in groups]
+    axis.plot(values, means, color=look.colour, marker=look.marker, linewidth=1.6, label=rows[0]["policy"])
+
+
+def _sheet(panels: int) -> tuple[Figure, list[Axes]]:
+    figure, axes = plt.subplots(1, panels, figsize=(4.4 * panels + 3.2, 4.6), squeeze=False, sharey=True)
+    for axis in axes[0]:
+        axis.grid(True, color="#dddddd", linewidth=0.6)
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure, list(axes[0])
+
+
+def _legend(axis: Axes, order: Sequence[float]) -> None:
+    """Right of the data, from the highest curve to the lowest; ``order`` holds where each one ends."""
+    handles, labels = axis.get_legend_handles_labels()
+    ranked = sorted(range(len(labels)), key=lambda position: -order[position])
+    axis.legend(
+        [handles[position] for position in ranked], [labels[position] for position in ranked], loc="center left",
+        bbox_to_anchor=(1.02, 0.5), frameon=False, handlelength=4.5,
+        fontsize=8 if len(labels) > 14 else 9,
+    )
+
+
+def _save(figure: Figure, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150, bbox_inches="tight")
+    plt.close(figure)

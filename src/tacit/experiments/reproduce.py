@@ -1,0 +1,202 @@
+"""The paper's experiments, as data: which policies in which settings, and what was published for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from tacit.experiments import published
+from tacit.experiments.published import Figure
+from tacit.experiments.runner import Row
+from tacit.experiments.spec import Experiment
+from tacit.experiments.tables import Table, mean_and_error, number
+from tacit.policies.registry import POLICIES, policy_class
+
+PAPER_DELTA = 0.02
+PRIVATE = ("joint-glm", "stream-glm")
+"""Policies that stand beside the paper's Private-GLM."""
+_TITLES = MappingProxyType(
+    {"glm-ucb": "GLM-UCB", "gloc": "GLOC", "rs-glinucb": "RS-GLinUCB", "ecolog": "ECOLog"}
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of a study: a policy, its epsilon, and the published line that it stands beside."""
+
+    policy: str
+    epsilon: float | None = None
+    beside: str = ""
+
+    @property
+    def title(self) -> str:
+        """As the table shows it."""
+        if self.epsilon is None:
+            return _TITLES.get(self.policy, self.policy)
+        return f"{self.policy} ε={self.epsilon:g}"
+
+
+@dataclass(frozen=True)
+class Study:
+    """Lines in one or more settings, with the published figures of each setting."""
+
+    name: str
+    title: str
+    lines: tuple[Line, ...]
+    settings: Mapping[str, dict[str, Any]]
+    figures: Mapping[str, Mapping[str, Figure]]
+    skipped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    def experiment(self, line: Line, setting: str) -> Experiment:
+        """A line in a setting."""
+        delta = None if line.epsilon is None else PAPER_DELTA
+        return Experiment(line.policy, epsilon=line.epsilon, delta=delta, **self.settings[setting])
+
+    def experiments(self) -> list[Experiment]:
+        """Every line in every setting."""
+        return [self.experiment(line, setting) for setting in self.settings for line in self.lines]
+
+    def figure(self, line: Line, setting: str) -> Figure | None:
+        """What was published for this line."""
+        return self.figures[setting].get(line.beside or line.policy)
+
+
+def _private_lines(epsilons: Sequence[float]) -> list[Line]:
+    return [Line(name, eps, published.line("private-glm", eps)) for name in PRIVATE for eps in epsilons]
+
+
+def _study(name: str, title: str, lines: list[Line], settings: Any, figures: Any, notes: tuple[str, ...] = ()) -> Study:
+    """Leave out what this build has no policy for, and say so."""
+    kept = tuple(line for line in lines if line.policy in POLICIES)
+    missing = tuple(dict.fromkeys(line.policy for line in lines if line.policy not in POLICIES))
+    return Study(name, title, kept, settings, figures, missing, notes)
+
+
+def _setting(link: str, dim: int, horizon: int, theta_norm: float) -> dict[str, Any]:
+    return {"link": link, "dim": dim, "arms": 20, "horizon": horizon, "theta_norm": theta_norm}
+
+
+def table1(theta_norms: Sequence[float] = (2.0, 2.5, 3.0)) -> Study:
+    """Table 1 of the paper: probit, d = 3, T = 5,000, three radii and with them three kappas."""
+    names = {norm: f"S={norm:g}, κ≈{published.KAPPA[norm]:g}" for norm in theta_norms}
+    lines = [Line("glm-ucb"), Line("gloc"), *_private_lines((4, 6, 8)), Line("rs-glinucb"), Line("random")]
+    return _study(
+        "table1",
+        "Table 1: cumulative regret, probit, d = 3, K = 20, T = 5,000, delta = 0.02",
+        lines,
+        {names[norm]: _setting("probit", 3, 5_000, norm) for norm in theta_norms},
+        {names[norm]: published.TABLE1[norm] for norm in theta_norms},
+        ("Published: the paper, Table 1; random: public reference code, measured.",),
+    )
+
+
+def logistic() -> Study:
+    """The paper's logistic figure."""
+    shuffled = [Line("shuffle-glm", epsilon) for epsilon in (2, 4, 8)]  # the paper has no experiment with Algorithm 1
+    lines = [*_private_lines((2, 4, 8)), *shuffled, Line("rs-glinucb"), Line("ecolog"), Line("gloc")]
+    return _study(
+        "logistic",
+        "Logistic figure: cumulative regret, d = 5, K = 20, S = 3.5, T = 15,000, delta = 0.02",
+        lines,
+        {"S = 3.5": _setting("logistic", 5, 15_000, 3.5)},
+        {"S = 3.5": published.LOGISTIC},
+        (f"The paper prints no numbers for this figure; beside ours: {published.LOGISTIC_CODE}.",),
+    )
+
+
+def probit() -> Study:
+    """The paper's probit figure."""
+    lines = [*_private_lines((2, 4, 8)), Line("rs-glinucb"), Line("glm-ucb"), Line("gloc")]
+    return _study(
+        "probit",
+        "Probit figure: cumulative regret, d = 5, K = 20, S = 3, T = 5,000, delta = 0.02",
+        lines,
+        {"S = 3": _setting("probit", 5, 5_000, 3.0)},
+        {"S = 3": published.PROBIT},
+        (f"The paper prints no numbers for this figure; beside ours: {published.PROBIT_CODE}.",),
+    )
+
+
+STUDIES: Mapping[str, Callable[[], Study]] = MappingProxyType(
+    {"table1": table1, "logistic": logistic, "probit": probit}
+)
+
+
+def demo(theta_norm: float = 2.5) -> Study:
+    """A column of Table 1 with more epsilons: what does privacy cost?"""
+    name = f"S = {theta_norm:g}"
+    lines = [*_private_lines((1, 2, 4, 8)), Line("rs-glinucb"), Line("random")]
+    return _study(
+        "demo",
+        f"Cumulative regret after 5,000 rounds: probit, d = 3, K = 20, S = {theta_norm:g}, delta = 0.02",
+        lines,
+        {name: _setting("probit", 3, 5_000, theta_norm)},
+        {name: published.TABLE1[theta_norm]},
+        ("Published: the paper, Table 1; random: public reference code, measured.",),
+    )
+
+
+def annotated(study: Study, rows: Sequence[Row]) -> list[Row]:
+    """Rows with their study, line and published figure; settings are recognised by what the rows hold."""
+    found: list[Row] = []
+    for setting in study.settings:
+        for line in study.lines:
+            row = _find(study.experiment(line, setting), rows)
+            if row is not None:
+                figure = study.figure(line, setting)
+                found.append(
+                    row
+                    | {"study": study.name, "setting": setting, "line": line.title}
+                    | {"published": figure and figure.regret, "published_source": figure and figure.source}
+                )
+    return found
+
+
+def _find(experiment: Experiment, rows: Sequence[Row]) -> Row | None:
+    wanted = {key: getattr(experiment, key) for key in ("policy", "epsilon", "link", "dim", "horizon", "theta_norm")}
+    return next((row for row in rows if all(row[key] == value for key, value in wanted.items())), None)
+
+
+def table(study: Study, rows: Sequence[Row]) -> Table:
+    """Ours beside the published figures, one line for each policy and epsilon."""
+    cells = [(line.title, *_cells(study, line, rows)) for line in study.lines]
+    skipped = (f"Not in this build, left out: {', '.join(study.skipped)}.",) if study.skipped else ()
+    notes = (*study.notes, *_guarantees(study), *skipped)
+    return Table(study.title, ("policy", *_columns(study)), tuple(cells), notes=notes)
+
+
+def _columns(study: Study) -> list[str]:
+    """Two columns for each setting; narrow ones, so that Table 1 fits a terminal of 80 columns."""
+    if len(study.settings) == 1:
+        return ["published", "ours"]
+    halves = [setting.partition(", ") for setting in study.settings]
+    return [text for first, _, second in halves for text in (f"{first}\npaper", f"{second}\nours")]
+
+
+def _cells(study: Study, line: Line, rows: Sequence[Row]) -> list[str]:
+    cells = []
+    for setting in study.settings:
+        figure, row = study.figure(line, setting), _find(study.experiment(line, setting), rows)
+        cells += [number(figure.regret) if figure else "", mean_and_error(row) if row else ""]
+    return cells
+
+
+def _guarantees(study: Study) -> tuple[str, ...]:
+    if not any(line.epsilon is not None for line in study.lines):
+        return ()
+    models = {line.policy: policy_class(line.policy).guarantee for line in study.lines if line.epsilon is not None}
+    told = "; ".join(f"{policy}: {model} DP" for policy, model in models.items())
+    return (
+        "Joint-private policies stand beside the paper's Private-GLM at the same epsilon.",
+        f"Ours: mean and standard error; {told}; replacement adjacency, exact ledger.",
+    )
+
+
+def published_private(study: Study) -> dict[float, float]:
+    """Published regret of the paper's private algorithm by epsilon, in the study's first setting."""
+    figures = next(iter(study.figures.values()))
+    prefix = "private-glm "
+    return {float(key.removeprefix(prefix)): figure.regret for key, figure in figures.items() if key.startswith(prefix)}

@@ -1,0 +1,128 @@
+"""Instances have the distribution that they claim, and regret is what it says."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tacit._errors import InvalidInput
+from tacit.environments.synthetic import CONTEXT_KINDS, SHIFT_SCALE, Block, Environment, make_environment, uniform_ball
+from tacit.glm.links import LINKS, get_link
+
+
+def play(environment: Environment, seed: int = 0) -> Block:
+    """All rounds of one instance in one block."""
+    blocks = list(environment.blocks(np.random.default_rng(seed)))
+    return Block(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
+
+
+def world(**changes: object) -> Environment:
+    settings: dict[str, object] = {"link": "logistic", "dim": 3, "arms": 6, "horizon": 400, "theta_norm": 2.0}
+    return make_environment(**{**settings, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dim", [1, 3, 8])
+def test_arms_are_uniform_in_the_ball(dim: int) -> None:
+    points = uniform_ball(np.random.default_rng(1), 400, 50, dim).reshape(-1, dim)
+    squares = np.sum(points**2, axis=1)
+    error = np.std(squares) / math.sqrt(squares.size)
+    assert np.max(squares) <= 1.0 + 1e-12
+    assert abs(np.mean(squares) - dim / (dim + 2)) < 4 * error
+    assert abs(np.mean(squares) - 1.0) > 10 * error  # the sphere would be rejected
+    assert np.all(np.abs(np.mean(points, axis=0)) < 4 / math.sqrt(points.shape[0]))
+    radii = np.sqrt(squares)
+    assert abs(np.mean(radii <= 0.5 ** (1 / dim)) - 0.5) < 4 * 0.5 / math.sqrt(radii.size)
+
+
+@pytest.mark.parametrize("kind", ["ball", "fixed", "shift"])
+def test_theta_is_on_the_sphere_and_drawn_anew(kind: str) -> None:
+    environment = world(contexts=kind)
+    thetas = np.array([environment._draw_theta(np.random.default_rng(seed)) for seed in range(400)])
+    assert np.allclose(np.linalg.norm(thetas, axis=1), 2.0)
+    assert np.all(np.abs(np.mean(thetas, axis=0)) < 4 * 2.0 / math.sqrt(3 * 400))
+    assert np.allclose(np.mean(thetas**2, axis=0), 4.0 / 3.0, atol=0.25)
+
+
+def test_assouad_is_the_lower_bounds_instance() -> None:
+    environment = world(contexts="assouad", horizon=900)
+    block = play(environment)
+    axes = np.eye(3)
+    assert np.array_equal(block.contexts[0], np.concatenate([axes, -axes]))
+    theta = environment._draw_theta(np.random.default_rng(0))
+    assert np.allclose(np.abs(theta), 3 / math.sqrt(900))
+    assert np.linalg.norm(theta) <= 2.0
+
+
+def test_shift_confines_the_first_half_only() -> None:
+    plain, narrow = play(world(horizon=401)), play(world(horizon=401, contexts="shift"))
+    assert np.allclose(narrow.contexts[:200, :, -1], SHIFT_SCALE * plain.contexts[:200, :, -1])
+    assert np.array_equal(narrow.contexts[200:], plain.contexts[200:])
+    assert np.array_equal(narrow.contexts[..., :-1], plain.contexts[..., :-1])
+
+
+def test_shift_does_not_depend_on_blocks() -> None:
+    long = world(horizon=60_001, arms=2, contexts="shift")
+    last = np.concatenate([block.contexts[:, :, -1] for block in long.blocks(np.random.default_rng(3))])
+    assert np.max(np.abs(last[:30_000])) <= SHIFT_SCALE
+    assert np.max(np.abs(last[30_000:30_200])) > 0.5
+
+
+def test_fixed_repeats_one_arm_set() -> None:
+    contexts = play(world(contexts="fixed")).contexts
+    assert np.array_equal(contexts, np.broadcast_to(contexts[0], contexts.shape))
+    assert not np.array_equal(contexts[0], play(world(contexts="fixed"), seed=1).contexts[0])
+
+
+@pytest.mark.parametrize("kind", list(CONTEXT_KINDS))
+@pytest.mark.parametrize("link", list(LINKS))
+def test_regret_is_the_gap_to_the_best_arm(kind: str, link: str) -> None:
+    environment = world(contexts=kind, link=link, horizon=300)
+    rng = np.random.default_rng(5)
+    theta = environment._draw_theta(rng)
+    block = play(environment, seed=5)
+    means = get_link(link).mean(block.contexts @ theta)
+    assert np.allclose(block.regrets, np.max(means, axis=1, keepdims=True) - means)
+    assert np.all(np.min(block.regrets, axis=1) == 0.0)
+    assert np.all(np.linalg.norm(block.contexts, axis=2) <= 1.0 + 1e-12)
+    assert np.min(block.rewards) >= 0.0
+    assert np.max(block.rewards) <= environment.largest_reward
+
+
+@pytest.mark.parametrize("link", list(LINKS))
+def test_rewards_have_the_mean_of_the_link(link: str) -> None:
+    environment = world(contexts="fixed", link=link, horizon=40_000, theta_norm=1.5)
+    theta = environment._draw_theta(np.random.default_rng(7))
+    block = play(environment, seed=7)
+    expected = get_link(link).mean(block.contexts[0] @ theta)
+    errors = np.std(block.rewards, axis=0) / math.sqrt(40_000)
+    assert np.all(np.abs(np.mean(block.rewards, axis=0) - expected) < 4.5 * errors)
+    assert np.all(np.abs(np.mean(block.rewards, axis=0) - (expected + 0.05)) > 3 * errors)
+
+
+def test_same_seed_same_instance() -> None:
+    first, second, other = play(world(), 2), play(world(), 2), play(world(), 3)
+    assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+    assert not np.array_equal(first.contexts, other.contexts)
+
+
+def test_better_arms_never_earn_less_in_the_same_round() -> None:
+    block = play(world(horizon=200))
+    better = block.regrets[:, :, None] < block.regrets[:, None, :]
+    less = block.rewards[:, :, None] < block.rewards[:, None, :]
+    assert not np.any(better & less)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"contexts": "moon"}, "ball, fixed, shift, assouad"),
+        ({"dim": 0}, "dim"),
+        ({"horizon": 0}, "horizon"),
+        ({"theta_norm": math.nan}, "theta_norm"),
+    ],
+)
+def test_bad_settings_are_refused(changes: dict[str, object], told: str) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        world(**changes)
