@@ -143,7 +143,7 @@ def test_the_budget_splits_exactly() -> None:
     policy = make()
     constants = policy._constants
     optimizer = float(np.sum(policy._call_budgets**2))
-    stream = policy._stream_terms[4] ** 2
+    stream = policy._plan(HORIZON).mu ** 2
     assert policy.setting.budget is not None
     assert stream + optimizer == pytest.approx(policy.setting.budget.mu**2, rel=1e-12)
     assert stream == pytest.approx(constants.stream_share * policy.setting.budget.mu**2, rel=1e-12)

@@ -124,6 +124,12 @@ class Link:
         values = [derivative(self.code, z) for z in _critical_scores(theta_bound)]
         return min(values), max(values)
 
+    def curvature_bound(self, theta_bound: float) -> float:
+        """Bound on abs(mu'') over [-S, S]: how fast a weight can change with the score."""
+        bound = _checked_bound(theta_bound)
+        global_bounds = {LOGISTIC: 1.0 / (6.0 * math.sqrt(3.0)), PROBIT: _INV_SQRT_2PI * math.exp(-0.5), IDENTITY: 0.0}
+        return global_bounds.get(self.code, math.exp(bound))
+
     def kappa(self, theta_bound: float) -> float:
         """1 / min mu' over [-S, S]; infinite where mu' underflows."""
         smallest = self.derivative_bounds(theta_bound)[0]

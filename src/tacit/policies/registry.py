@@ -14,7 +14,9 @@ from tacit.policies.base import Policy
 
 POLICIES: Mapping[str, str] = MappingProxyType(
     {
+        "stream-glm": "tacit.policies.stream:StreamGLM",
         "joint-glm": "tacit.policies.joint:JointGLM",
+        "shuffle-glm": "tacit.policies.shuffle:ShuffleGLM",
         "rs-glinucb": "tacit.policies.baselines.rs_glinucb:RsGlinUcb",
         "b-glincb": "tacit.policies.baselines.b_glincb:BatchedGlinCB",
         "glm-ucb": "tacit.policies.baselines.glm_ucb:GlmUcb",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import cached_property
 
 from tacit.policies.base import Policy
-from tacit.privacy.continual import ContinualRelease, Stream, plan_release, start_epoch
+from tacit.privacy.continual import ContinualRelease, Stream, start_epoch
 
 FIRST_EPOCH = 1024
 """Leaves of the first epoch when the horizon is unknown; each further epoch has twice as many."""
@@ -19,17 +20,9 @@ class StreamedPolicy(Policy):
     of one epoch, and what earlier epochs released is public.
     """
 
-    @property
     @abstractmethod
-    def _stream_terms(self) -> tuple[str, int, float, float, float, str]:
-        """Name, size, row bound, row norm, mu and factorization of the stream."""
-
     def _plan(self, horizon: int) -> ContinualRelease:
-        name, size, row_bound, row_norm, mu, factorization = self._stream_terms
-        return plan_release(
-            name, size, row_bound=row_bound, row_norm=row_norm, mu=mu, factorization=factorization, horizon=horizon,
-            source=self.noise,
-        )
+        """The stream over ``horizon`` leaves."""
 
     def _open_stream(self) -> Stream:
         """Charge the first stream and open it."""
@@ -54,11 +47,18 @@ class StreamedPolicy(Policy):
 
     @property
     def noise_size(self) -> int:
-        return self._stream_terms[1]
+        return int(self.state.stream.leaf.size)
 
     @property
     def noise_scale(self) -> float:
         return float(self.state.stream.scale[0])
+
+    @cached_property
+    def total_mu(self) -> float:
+        """Gaussian-DP parameter that all releases together may spend on one row."""
+        budget = self.setting.budget
+        assert budget is not None
+        return self.noise.mu_budget(budget.epsilon, budget.delta, budget.rounds_per_user)
 
     @property
     def default_factorization(self) -> str:

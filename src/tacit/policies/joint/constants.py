@@ -71,7 +71,7 @@ def _tuned(setting: Setting, growth: float) -> JointConstants:
         width_explore=3.0,
         width=0.5,
         growth=growth,
-        max_calls=min(64, call_bound(setting, 1.0)),
+        max_calls=min(24, call_bound(setting, 1.0)),
         call_decay=0.8,
         newton_steps=1,
     )

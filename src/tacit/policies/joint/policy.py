@@ -42,7 +42,7 @@ from tacit.policies.joint.steps import (
 )
 from tacit.policies.rows import RowPolicy, make_rows
 from tacit.policies.streamed import StreamedPolicy
-from tacit.privacy.continual import Stream
+from tacit.privacy.continual import ContinualRelease, Stream, plan_release
 from tacit.privacy.events import DiscreteGaussianRelease, NoisySum
 from tacit.privacy.factorization import worst_prefix_sd
 from tacit.typing import FloatArray
@@ -128,26 +128,22 @@ class JointGLM(StreamedPolicy, RowPolicy):
     def memo_size(self) -> int:
         return self.setting.dim + 2
 
-    @property
-    def _total_mu(self) -> float:
-        budget = self.setting.budget
-        assert budget is not None
-        return self.noise.mu_budget(budget.epsilon, budget.delta, budget.rounds_per_user)
-
-    @property
-    def _stream_terms(self) -> tuple[str, int, float, float, float, str]:
-        mu = self._total_mu * math.sqrt(self._constants.stream_share)
+    def _plan(self, horizon: int) -> ContinualRelease:
         factorization = self.options.factorization or (
             self._constants.factorization if self.noise.grid is None else "tree"
         )
-        return "V and H", 2 * packed_size(self.setting.dim), math.sqrt(2.0), 1.0, mu, factorization
+        return plan_release(
+            "V and H", 2 * packed_size(self.setting.dim), row_bound=math.sqrt(2.0), row_norm=1.0,
+            mu=self.total_mu * math.sqrt(self._constants.stream_share), factorization=factorization, horizon=horizon,
+            source=self.noise,
+        )
 
     def _plan_calls(self) -> FloatArray:
         """mu of each optimizer call: a geometric split of what the stream leaves."""
-        if self._total_mu == math.inf:
+        if self.total_mu == math.inf:
             return np.full(self._constants.max_calls, math.inf)
         shares = self._constants.call_decay ** np.arange(self._constants.max_calls)
-        total = self._total_mu**2 * (1.0 - self._constants.stream_share)
+        total = self.total_mu**2 * (1.0 - self._constants.stream_share)
         return np.asarray(np.sqrt(total * shares / np.sum(shares)), dtype=np.float64)
 
     def _on_event(self, flag: int) -> None:
