@@ -32,8 +32,9 @@ import numpy as np
 from tacit._compile import kernel
 from tacit.glm.links import Link, derivative, mean
 
-_TOLERANCE = 0.002
-_MAX_BOXES = 4_000_000
+_TOLERANCES = (0.002, 0.01, 0.04)
+"""Tried in turn: where the maximum is flat, a tight tolerance would need too many boxes."""
+_MAX_BOXES = 1_500_000
 
 
 @kernel
@@ -136,13 +137,23 @@ def _rate(link: Link, theta_bound: float, reward_bound: float, scale: float) -> 
 
 @lru_cache(maxsize=256)
 def row_with_scale(
-    link: Link, theta_bound: float, reward_bound: float, blend: float, scale: float, tolerance: float = _TOLERANCE
+    link: Link,
+    theta_bound: float,
+    reward_bound: float,
+    blend: float,
+    scale: float,
+    tolerances: tuple[float, ...] = _TOLERANCES,
 ) -> LinearisedRow:
     """The row for a given ``scale``; falls back to the triangle inequality where branch and bound runs out."""
     rate = _rate(link, theta_bound, reward_bound, scale)
     longest = float(_longest_row(link.code, reward_bound, blend, scale, theta_bound, rate))
-    shift = float(_largest_shift(link.code, reward_bound, blend, scale, theta_bound, rate, tolerance))
-    bound = max(shift, math.sqrt(2.0) * longest) if math.isfinite(shift) else 2.0 * longest
+    shift = 2.0 * longest
+    for tolerance in tolerances:
+        found = float(_largest_shift(link.code, reward_bound, blend, scale, theta_bound, rate, tolerance))
+        if math.isfinite(found):
+            shift = min(shift, found)
+            break
+    bound = max(shift, math.sqrt(2.0) * longest)
     return LinearisedRow(link, theta_bound, reward_bound, blend, scale, longest, bound)
 
 
@@ -157,7 +168,7 @@ def best_row(link: Link, theta_bound: float, reward_bound: float, blend: float) 
 
     def disturbance(log_scale: float) -> float:
         scale = unit * math.exp(log_scale)
-        row = row_with_scale(link, theta_bound, reward_bound, blend, scale, 0.05)
+        row = row_with_scale(link, theta_bound, reward_bound, blend, scale, (0.05,))
         return row.row_bound**2 * (1.0 / scale**2 + 0.5 * theta_bound**2)
 
     best = min(np.linspace(-1.5, 1.5, 13), key=disturbance)

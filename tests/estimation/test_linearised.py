@@ -1,0 +1,107 @@
+"""The linearised row: its stated bounds are never exceeded, are nearly attained, and its score has the right mean."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tacit.estimation.linearised import LinearisedRow, best_row, blended_weight, row_with_scale
+from tacit.glm.links import LINKS, mean
+from tacit.linalg.packing import packed
+from tacit.typing import FloatArray
+
+CASES = [
+    ("logistic", 3.5, 1.0, 1.0 / 3.0),
+    ("logistic", 3.5, 1.0, 0.0),
+    ("logistic", 0.5, 1.0, 1.0),
+    ("probit", 3.0, 1.0, 1.0 / 3.0),
+    ("probit", 2.0, 1.0, 0.0),
+    ("identity", 2.0, 2.0, 0.0),
+    ("log", 1.5, 12.0, 1.0 / 3.0),
+]
+
+
+def contribution(row: LinearisedRow, theta: FloatArray, x: FloatArray, reward: float) -> FloatArray:
+    z = float(x @ theta)
+    weight = blended_weight(row.link.code, row.blend, z)
+    response = reward - mean(row.link.code, z) + weight * z
+    return np.concatenate([packed(weight * np.outer(x, x)), row.scale * response * x])
+
+
+def unit(rng: np.random.Generator, dim: int) -> FloatArray:
+    x = rng.standard_normal(dim)
+    return np.asarray(x / np.linalg.norm(x), dtype=np.float64)
+
+
+@pytest.mark.parametrize(("link", "bound", "reward", "blend"), CASES)
+def test_no_pair_of_rows_exceeds_the_bounds_and_some_come_close(
+    link: str, bound: float, reward: float, blend: float
+) -> None:
+    row = best_row(LINKS[link], bound, reward, blend)
+    rng = np.random.default_rng(1)
+    in_place, longest = 0.0, 0.0
+    for _ in range(6000):
+        dim = int(rng.integers(1, 5))
+        theta = unit(rng, dim) * bound * (1.0 if rng.random() < 0.8 else rng.random())
+        x, y = (unit(rng, dim) * (1.0 if rng.random() < 0.8 else rng.random()) for _ in range(2))
+        if rng.random() < 0.3:
+            y = np.asarray(x + 0.2 * rng.standard_normal(dim))
+            y /= max(1.0, float(np.linalg.norm(y)))
+        v = contribution(row, theta, x, reward * float(rng.integers(2)))
+        w = contribution(row, theta, y, reward * (float(rng.integers(2)) if rng.random() < 0.9 else rng.random()))
+        in_place = max(in_place, float(np.linalg.norm(v - w)))
+        longest = max(longest, float(np.linalg.norm(v)), float(np.linalg.norm(w)))
+    assert longest <= row.row_norm * (1.0 + 1e-9)
+    assert max(in_place, math.sqrt(2.0) * longest) <= row.row_bound * (1.0 + 1e-9)
+    assert max(in_place, math.sqrt(2.0) * longest) >= 0.93 * row.row_bound
+
+
+@pytest.mark.parametrize(("link", "bound", "reward", "blend"), CASES)
+def test_bound_agrees_with_a_fine_grid(link: str, bound: float, reward: float, blend: float) -> None:
+    """Independent of the kernel: angles and q on a grid, in NumPy."""
+    row = best_row(LINKS[link], bound, reward, blend)
+    angles = np.linspace(0.0, np.pi, 181)
+    z = bound * np.cos(angles)
+    tangent, means = row.link.derivative(z), row.link.mean(z)
+    safe = np.where(np.abs(z) < 1e-9, 1.0, z)
+    secant = np.where(np.abs(z) < 1e-9, tangent, (means - row.link.mean(0.0)) / safe)
+    w = (1.0 - blend) * tangent + blend * secant
+    best = 0.0
+    for r in (0.0, reward):
+        for other in (0.0, reward):
+            y, y2 = (r - means + w * z)[:, None], (other - means + w * z)[None, :]
+            for share in np.linspace(0.0, 1.0, 41):
+                low = np.cos(angles[:, None] + angles[None, :])
+                high = np.cos(angles[:, None] - angles[None, :])
+                q = low + share * (high - low)
+                matrix = w[:, None] ** 2 + w[None, :] ** 2 - 2.0 * w[:, None] * w[None, :] * q**2
+                best = max(best, float(np.max(matrix + row.scale**2 * (y**2 + y2**2 - 2.0 * y * y2 * q))))
+    assert math.sqrt(best) <= row.row_bound * (1.0 + 1e-9)
+    stated = max(math.sqrt(best), math.sqrt(2.0) * row.row_norm)
+    assert row.row_bound <= 1.015 * stated
+
+
+def test_it_is_well_below_the_bound_that_ignores_that_theta_is_shared() -> None:
+    link = LINKS["logistic"]
+    row = best_row(link, 3.5, 1.0, 0.0)
+    weight = link.derivative_bounds(3.5)[1]
+    loose = math.sqrt(2.0 * weight**2 + (2.0 * row.scale * link.pseudo_response_bound(3.5, 1.0)) ** 2)
+    assert row.row_bound < 0.75 * loose
+
+
+@pytest.mark.parametrize("blend", [0.0, 0.4, 1.0])
+def test_at_theta_star_the_regression_is_exact_in_expectation(blend: float) -> None:
+    """E[y x] = w x x' theta* when the row is linearised at theta*."""
+    link, theta, x = LINKS["logistic"], np.array([1.0, -2.0]), np.array([0.6, 0.5])
+    z = float(x @ theta)
+    weight = blended_weight(link.code, blend, z)
+    expected_response = mean(link.code, z) - mean(link.code, z) + weight * z
+    np.testing.assert_allclose(expected_response * x, weight * np.outer(x, x) @ theta)
+
+
+def test_a_larger_scale_costs_more() -> None:
+    link = LINKS["probit"]
+    bounds = [row_with_scale(link, 2.0, 1.0, 0.0, scale).row_bound for scale in (0.1, 0.5, 2.0)]
+    assert bounds == sorted(bounds)
