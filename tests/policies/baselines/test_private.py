@@ -33,7 +33,7 @@ def _contribution(policy: Any, x: Array, reward: float) -> Array:
 @pytest.mark.parametrize(("weight", "reward_bound"), [(0.3, 1.0), (1.0, 1.0), (2.0, 1.0), (0.2, 5.0)])
 def test_linear_row_bound_holds_and_is_attained(weight: float, reward_bound: float) -> None:
     policy = _make("joint-linucb", reward_bound=reward_bound, reward_weight=weight)
-    bound, norm, rng = row_bound(weight, reward_bound), policy._stream_terms[3], np.random.default_rng(3)
+    bound, norm, rng = row_bound(weight, reward_bound), policy._plan(10).row_norm, np.random.default_rng(3)
     for _ in range(500):
         x, y = unit_ball(rng, 2, 3)
         first, second = (_contribution(policy, v, float(rng.choice([0.0, 0.4, 1.0])) * reward_bound) for v in (x, y))

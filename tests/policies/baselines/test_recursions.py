@@ -87,7 +87,7 @@ def test_ecolog_recursion(theta_bound: float) -> None:
         theta = moved
         matrix = matrix + special.expit(x @ theta) * special.expit(-x @ theta) * np.outer(x, x)
         at_boundary += bool(np.linalg.norm(theta) > theta_bound - 1e-9)
-    assert (at_boundary > 0) == (theta_bound == 0.3)
+    assert at_boundary >= (10 if theta_bound == 0.3 else 0)
     state = policy.state
     np.testing.assert_allclose(state.theta, theta, atol=1e-7)
     np.testing.assert_allclose(state.matrix, matrix, atol=1e-7)
@@ -100,7 +100,7 @@ def test_ecolog_recursion(theta_bound: float) -> None:
 
 
 def test_confidence_sets_hold_the_truth() -> None:
-    """Over 30 runs of 300 rounds theta* leaves neither ellipsoid: both bounds are loose by far at 2%."""
+    """After each of 15 runs of 100 rounds theta* lies in both ellipsoids: the bounds are loose at 2%."""
     for name, module in (("gloc", gloc), ("ecolog", ecolog)):
         for run in range(15):
             policy = make_policy(name, dim=3, link="logistic", theta_bound=1.1, seed=run)

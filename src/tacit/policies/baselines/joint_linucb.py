@@ -1,0 +1,172 @@
+"""`joint-linucb`: Shariff and Sheffet, "Differentially private contextual linear bandits", NeurIPS 2018, arXiv
+1810.00068.
+
+LinUCB on continually released sums of x x' and r x (their Algorithm 1 with Algorithm 2), with the noisy Gram matrix
+shifted until it is positive definite (their section 4.2). Rewards are taken for linear whatever the link is: a reward
+that is not costs a bias, never privacy.
+
+Formal guarantee
+----------------
+(epsilon, delta)-joint differential privacy by the billboard argument. Adjacency: one user's whole row is replaced.
+One stream holds (x x', s r x); a replaced row moves it by at most (2 + s^2 R^2) / sqrt(2), or 2 s R when s R >
+sqrt(2) (`row_bound`), and the ledger is charged once for all releases, exactly (Gaussian DP). Ours: Gaussian DP in
+place of their composition over a tree, a near-optimal factorization by default (``factorization="tree"`` is theirs),
+no sum of r^2, which nobody needs, and the weight s.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from tacit._compile import kernel
+from tacit._validate import nonnegative, positive, probability
+from tacit.linalg.packing import packed_size, unpack
+from tacit.policies.arms import remember_arm
+from tacit.policies.baselines._kernels import optimistic_arm
+from tacit.policies.baselines._private_linear import linear_constants, solve_noisy
+from tacit.policies.steps import register_steps
+from tacit.policies.streamed import StreamedPolicy
+from tacit.privacy.continual import (
+    ContinualRelease,
+    Stream,
+    close_leaf,
+    contribute_outer,
+    contribute_vector,
+    plan_release,
+    released_variance,
+)
+from tacit.privacy.report import Model
+from tacit.typing import FloatArray
+
+
+def row_bound(weight: float, reward_bound: float) -> float:
+    """sup ||(x x' - y y', s (r x - q y))|| over the unit ball and rewards in [0, R].
+
+    Let b = s R, u = ||x|| ||y|| cos(x, y) with its sign turned. The square is ||x||^4 + ||y||^4 + s^2 (r^2 ||x||^2 +
+    q^2 ||y||^2) - 2 u^2 + 2 s^2 r q u. Over all u <= 1 the last two terms are at most b^4 / 2 (at u = b^2 / 2, when
+    b^2 <= 2) or 2 b^2 - 2, and the first ones at most 2 + 2 b^2: together (2 + b^2)^2 / 2 or 4 b^2. Unit vectors at
+    that angle with rewards R attain it.
+    """
+    reach = weight * reward_bound
+    return (2.0 + reach * reach) / math.sqrt(2.0) if reach * reach <= 2.0 else 2.0 * reach
+
+
+class JointLinState(NamedTuple):
+    """The stream, and what is computed from its last release."""
+
+    stream: Stream
+    theta: FloatArray
+    inverse: FloatArray
+    radius: FloatArray
+    ticks: FloatArray
+    weight: FloatArray
+    """s."""
+    constants: FloatArray
+    """See `linear_constants`."""
+
+
+@kernel
+def _solve(state: JointLinState) -> None:
+    dim, weight = state.theta.shape[0], state.weight[0]
+    size = dim * (dim + 1) // 2
+    gram, moment, sd = np.empty((dim, dim)), np.empty(dim), math.sqrt(released_variance(state.stream))
+    unpack(state.stream.released[:size], gram)
+    for i in range(dim):
+        moment[i] = state.stream.released[size + i] / weight
+    state.ticks[0] += 1.0
+    state.radius[0] = solve_noisy(
+        gram, moment, sd, sd / weight, state.ticks[0], state.constants, state.theta, state.inverse
+    )
+
+
+@kernel
+def _advance(state: JointLinState, noise: FloatArray) -> int:
+    if close_leaf(state.stream, noise):
+        _solve(state)
+    return 0
+
+
+@kernel
+def _choose(state: JointLinState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
+    arm = optimistic_arm(contexts, state.theta, state.inverse, state.radius[0])
+    remember_arm(contexts, arm, memo)
+    return arm
+
+
+@kernel
+def _learn(state: JointLinState, memo: FloatArray, reward: float) -> None:
+    dim = memo.shape[0]
+    contribute_outer(state.stream, 0, 1.0, memo)
+    contribute_vector(state.stream, dim * (dim + 1) // 2, state.weight[0] * reward, memo)
+
+
+register_steps(JointLinState, _advance, _choose, _learn)
+
+
+@dataclass(frozen=True)
+class JointLinOptions:
+    """``scale`` multiplies the radius, ``shift`` the bound on the noise that is added to the Gram matrix.
+
+    The paper's are 1 and 2. No published figures use this setting; ours, calibrated on seeds from 1000, cost about
+    half of the regret of those (72 against 122 for probit, d = 3, S = 2, T = 5,000, epsilon = 4), so that the
+    comparison is with the better one. ``reward_weight`` s of None is 1 / R.
+    """
+
+    scale: float = 0.3
+    shift: float = 0.3
+    ridge: float = 1.0
+    reward_weight: float | None = None
+    failure_probability: float = 0.02
+    factorization: str | None = None
+
+    def __post_init__(self) -> None:
+        nonnegative("scale", self.scale)
+        nonnegative("shift", self.shift)
+        positive("ridge", self.ridge)
+        probability("failure_probability", self.failure_probability)
+        if self.reward_weight is not None:
+            positive("reward_weight", self.reward_weight)
+
+
+class JointLinUcb(StreamedPolicy):
+    """Joint-DP LinUCB of Shariff and Sheffet."""
+
+    name: ClassVar[str] = "joint-linucb"
+    guarantee: ClassVar[Model] = "joint"
+    options_type = JointLinOptions
+
+    @property
+    def reward_weight(self) -> float:
+        """s: how much of the row's norm goes to the reward; 1 / R by default."""
+        given: float | None = self.options.reward_weight
+        return 1.0 / self.setting.reward_bound if given is None else given
+
+    def _plan(self, horizon: int) -> ContinualRelease:
+        setting, weight = self.setting, self.reward_weight
+        return plan_release(
+            "sums of x x' and r x", packed_size(setting.dim) + setting.dim,
+            row_bound=row_bound(weight, setting.reward_bound),
+            row_norm=math.sqrt(1.0 + (weight * setting.reward_bound) ** 2),
+            mu=self.total_mu, factorization=self.options.factorization or self.default_factorization,
+            horizon=horizon, source=self.noise,
+        )
+
+    def _build(self) -> None:
+        setting, options = self.setting, self.options
+        dim = setting.dim
+        constants = linear_constants(
+            setting, options.scale, options.shift, options.ridge, options.failure_probability
+        )
+        self.state = JointLinState(
+            stream=self._open_stream(),
+            theta=np.zeros(dim),
+            inverse=np.eye(dim) / options.ridge,
+            radius=np.full(1, options.scale * setting.theta_bound * math.sqrt(options.ridge)),
+            ticks=np.zeros(1),
+            weight=np.full(1, self.reward_weight),
+            constants=constants,
+        )
