@@ -136,7 +136,7 @@ def test_stream_noise_is_the_charged_one_and_not_two_thirds_of_it() -> None:
     # Before anybody's reward the first release is noise alone.
     ratio = total / size / float(event.noise_sd or 0.0) ** 2
     assert abs(ratio - 1.0) < 4.0 * math.sqrt(2.0 / size)
-    assert (2.0 / 3.0) ** 2 < 1.0 - 4.0 * math.sqrt(2.0 / size)
+    assert 1.0 - 4.0 * math.sqrt(2.0 / size) > (2.0 / 3.0) ** 2
 
 
 def test_the_budget_splits_exactly() -> None:

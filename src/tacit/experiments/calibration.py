@@ -8,8 +8,8 @@ from typing import Any
 
 from tacit._errors import InvalidInput
 from tacit.experiments.tables import Table, number
-from tacit.policies.base import Policy
 from tacit.policies.registry import make_policy
+from tacit.policies.streamed import StreamedPolicy
 from tacit.privacy.events import RenyiRelease
 from tacit.privacy.factorization import FACTORIZATIONS, make_factorization, worst_prefix_sd
 
@@ -28,11 +28,13 @@ def joint_report(
             policy, dim=dim, horizon=horizon, epsilon=epsilon, delta=delta, link=link, theta_bound=theta_norm, seed=0,
             factorization=name,
         )
+        if not isinstance(made, StreamedPolicy):
+            raise InvalidInput(f"{policy} does not learn through a continual release: there is nothing to calibrate")
         reports += [*_streams(made, name, horizon), *_calls(made, name)]
     return reports
 
 
-def _streams(policy: Policy, name: str, horizon: int) -> list[Report]:
+def _streams(policy: StreamedPolicy, name: str, horizon: int) -> list[Report]:
     factorization = make_factorization(name, horizon)
     per_unit, column_norm = worst_prefix_sd(factorization), factorization.column_norm
     assert policy.ledger is not None
@@ -50,19 +52,18 @@ def _streams(policy: Policy, name: str, horizon: int) -> list[Report]:
     return reports
 
 
-def _calls(policy: Policy, name: str) -> list[Report]:
-    """Optimizer calls get what the stream leaves, each its own share; one noisy gradient each."""
-    budgets: Sequence[float] = getattr(policy, "_call_budgets", ())
-    setting = policy.setting
-    sensitivity = 2.0 * setting.link.residual_bound(setting.theta_bound, setting.reward_bound)
-    return [
-        _report(
-            name, f"optimizer call {call + 1}", sensitivity=sensitivity, column_norm=None, mu=float(mu),
-            noise_sd=policy.noise.scale_for(sensitivity, float(mu), size=setting.dim),
-            worst_prefix_sd_per_unit=None, worst_prefix_sd=None,
+def _calls(policy: StreamedPolicy, name: str) -> list[Report]:
+    """Optimizer calls get what the stream leaves, each its own share."""
+    reports = []
+    for event in policy.planned_calls():
+        assert not isinstance(event, RenyiRelease)
+        reports.append(
+            _report(
+                name, event.name, sensitivity=event.sensitivity, column_norm=None, mu=event.mu, noise_sd=event.noise_sd,
+                worst_prefix_sd_per_unit=None, worst_prefix_sd=None,
+            )
         )
-        for call, mu in enumerate(budgets)
-    ]
+    return reports
 
 
 def _report(factorization: str, release: str, **figures: float | None) -> Report:

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from tacit.policies.base import Policy
 from tacit.privacy.continual import ContinualRelease, Stream, start_epoch
+from tacit.privacy.events import PrivacyEvent
 
 FIRST_EPOCH = 1024
 """Leaves of the first epoch when the horizon is unknown; each further epoch has twice as many."""
@@ -30,6 +31,10 @@ class StreamedPolicy(Policy):
         assert self.ledger is not None
         self.ledger.charge(plan.event(), None if self.setting.horizon else "epoch 1")
         return plan.open()
+
+    def planned_calls(self) -> tuple[PrivacyEvent, ...]:
+        """Releases beside the stream that the budget is reserved for, in order; none by default."""
+        return ()
 
     def _before_ticks(self) -> int:
         stream: Stream = self.state.stream

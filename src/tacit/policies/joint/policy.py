@@ -16,7 +16,7 @@ import numpy as np
 from tacit._validate import positive, probability
 from tacit.estimation.descent import NoisyGradientDescent
 from tacit.estimation.newton import NoisyNewton
-from tacit.estimation.plan import PrivateOptimizer, Problem, PublicView
+from tacit.estimation.plan import PrivateOptimizer, Problem, PublicView, Release
 from tacit.glm.rows import Rows
 from tacit.linalg.packing import packed_size, unpacked
 from tacit.linalg.projection import Ellipsoid
@@ -43,7 +43,7 @@ from tacit.policies.joint.steps import (
 from tacit.policies.rows import RowPolicy, make_rows
 from tacit.policies.streamed import StreamedPolicy
 from tacit.privacy.continual import ContinualRelease, Stream, plan_release
-from tacit.privacy.events import DiscreteGaussianRelease, NoisySum
+from tacit.privacy.events import DiscreteGaussianRelease, NoisySum, PrivacyEvent
 from tacit.privacy.factorization import worst_prefix_sd
 from tacit.typing import FloatArray
 
@@ -162,17 +162,33 @@ class JointGLM(StreamedPolicy, RowPolicy):
         if call >= self._constants.max_calls:
             return
         state.calls[side] += 1
-        share = self._problem(0.0).sensitivity / self._pair_sensitivity
-        optimizer, public = self._optimizer(side, float(self._call_budgets[call]) * share)
-        release = optimizer.release(self.event_noise, f"optimizer call {call + 1}, theta_o or theta_tau")
+        optimizer, public = self._optimizer(side, self._call_mu(call))
+        release, event = self._call_release(call, optimizer)
         if call >= int(state.calls[1 - side]) and self.ledger is not None:
-            self.ledger.charge(_for_both_sides(release.event, self._pair_sensitivity))
+            self.ledger.charge(event)
         draws = self.event_noise.gaussian(release.noise_sd, (optimizer.steps, self.setting.dim))
         rows = Rows(
             state.rows.features, state.rows.rewards, int(state.rows.count[0]), state.rows.mask,
             EXPLORED if side == 0 else EXPLOITED,
         )
         state.theta[side] = optimizer.run(rows, public, draws, release.grid)
+
+    def _call_mu(self, call: int) -> float:
+        """mu of the gradients of one side's call, such that the pair of calls spends its share of the budget."""
+        return float(self._call_budgets[call]) * self._problem(0.0).sensitivity / self._pair_sensitivity
+
+    def _call_release(self, call: int, optimizer: PrivateOptimizer) -> tuple[Release, NoisySum]:
+        """What call ``call`` draws, and the one entry of both sides' calls."""
+        release = optimizer.release(self.event_noise, f"optimizer call {call + 1}, theta_o or theta_tau")
+        widened = self._pair_sensitivity - self._problem(0.0).sensitivity
+        return release, _for_both_sides(release.event, widened)
+
+    def planned_calls(self) -> tuple[PrivacyEvent, ...]:
+        steps = max(1, self._constants.newton_steps)
+        return tuple(
+            self._call_release(call, NoisyNewton(self._problem(1.0), self._call_mu(call), steps=steps))[1]
+            for call in range(self._constants.max_calls)
+        )
 
     def _optimizer(self, side: int, mu: float) -> tuple[PrivateOptimizer, PublicView]:
         """The optimizer of one call and all that is public before it."""
@@ -240,9 +256,13 @@ class JointGLM(StreamedPolicy, RowPolicy):
         )
 
 
-def _for_both_sides(event: NoisySum, sensitivity: float) -> NoisySum:
-    """The entry of call k of both optimizers: one cost, but twice the draws whose rounding exact noise accounts for."""
-    rounding = event.sensitivity - sensitivity if event.sensitivity > sensitivity else 0.0
+def _for_both_sides(event: NoisySum, widened: float) -> NoisySum:
+    """The entry of call k of both optimizers.
+
+    Its sensitivity exceeds that of one call by ``widened``; what the event adds for rounding stays..  Exact noise
+    accounts for the draws of both calls.
+    """
+    sensitivity = event.sensitivity + widened
     if isinstance(event, DiscreteGaussianRelease):
-        return replace(event, draws=2 * event.draws, sensitivity=sensitivity + rounding)
+        return replace(event, draws=2 * event.draws, sensitivity=sensitivity)
     return replace(event, sensitivity=sensitivity)
