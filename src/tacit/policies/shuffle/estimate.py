@@ -1,0 +1,122 @@
+"""What a user contributes and what follows from the released sums: public formulas around noisy numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from tacit._compile import kernel
+from tacit.glm.links import Link
+from tacit.linalg.projection import project_ball_metric
+from tacit.linalg.solve import dot, quadratic_form
+from tacit.policies.shuffle.steps import averaged_derivative, averaged_mean
+from tacit.typing import FloatArray
+
+_RADIUS_STEPS: Final = 64
+"""Radii are rounded up to multiples of R / 64, so that few different messages have to be calibrated."""
+
+
+@dataclass(frozen=True)
+class ScoreBall:
+    """A ball that holds the scores (r - m(x)) x of all users: ``center`` along theta, and ``radius``."""
+
+    center: float
+    radius: float
+
+    def point(self, theta: FloatArray) -> FloatArray:
+        """The center as a vector."""
+        length = float(np.linalg.norm(theta))
+        return theta * (self.center / length) if length > 0.0 else np.zeros_like(theta)
+
+
+@lru_cache(maxsize=4096)
+def score_ball(link: Link, theta_norm: float, reward_bound: float) -> ScoreBall:
+    """The smallest such ball for a theta of this norm, up to a grid.
+
+    Residuals are large and positive only against theta, large and negative only along it: all long scores point
+    against theta, and a ball around a point there is smaller than one around 0, by up to a half.  Privacy does not
+    rest on this search: whatever a user's score is, it is scaled into the ball.
+    """
+    cosines = np.linspace(-1.0, 1.0, 201)
+    lengths = np.linspace(0.0, 1.0, 21)[1:, None]
+    means = link.mean(theta_norm * lengths * cosines)
+    along, across = [np.zeros(1)], [np.zeros(1)]  # 0 is what a user without a reward contributes
+    for reward in (0.0, reward_bound):
+        residual = (reward - means) * lengths
+        along.append((residual * cosines).ravel())
+        across.append((np.abs(residual) * np.sqrt(1.0 - cosines**2)).ravel())
+    points = np.stack([np.concatenate(along), np.concatenate(across)])
+    centers = np.linspace(float(points[0].min()), float(points[0].max()), 201)
+    radii = np.max(np.hypot(points[0] - centers[:, None], points[1]), axis=1)
+    best = int(np.argmin(radii))
+    unit = reward_bound / _RADIUS_STEPS
+    return ScoreBall(float(centers[best]), unit * math.ceil(float(radii[best]) / unit + 1e-3))
+
+
+@kernel
+def fill_contributions(
+    link: int,
+    features: FloatArray,
+    rewards: FloatArray,
+    theta: FloatArray,
+    spread: FloatArray,
+    weight_max: float,
+    curvature_rows: FloatArray,
+    scores: FloatArray,
+) -> None:
+    """Per user sqrt(w) x and (r - m) x, with w = E mu'(<x, Theta>) and m = E mu(<x, Theta>), Theta ~ N(theta, spread).
+
+    Statistical linearisation: by Stein's lemma the best linear predictor of the reward over Theta is
+    m + w <x, Theta - theta>, which stays right on average where the spread is wide and mu bends.
+    """
+    for i in range(rewards.shape[0]):
+        x = features[i]
+        z, sd = dot(x, theta), math.sqrt(max(0.0, quadratic_form(spread, x)))
+        residual = rewards[i] - averaged_mean(link, z, sd)
+        scale = math.sqrt(min(averaged_derivative(link, z, sd), weight_max))
+        for j in range(x.shape[0]):
+            curvature_rows[i, j] = scale * x[j]
+            scores[i, j] = residual * x[j]
+
+
+@dataclass(frozen=True)
+class Belief:
+    """An estimate and its covariance."""
+
+    theta: FloatArray
+    spread: FloatArray
+
+
+def prior(dim: int, theta_bound: float) -> Belief:
+    """N(0, S^2 / d I): spread over the ball."""
+    return Belief(np.zeros(dim), theta_bound**2 / dim * np.eye(dim))
+
+
+def updated(
+    belief: Belief,
+    curvature: FloatArray,
+    score: FloatArray,
+    curvature_sd: float,
+    score_sd: float,
+    theta_bound: float,
+) -> Belief:
+    """The belief after a batch: one Newton step from ``belief.theta``, weighted by what the releases are worth.
+
+    The released score at theta is M (theta* - theta) with variance M (rewards) + score_sd^2 (privacy) + what the noise
+    in M does to the first term, curvature_sd^2 times the spread's trace.  With C the sum of these, the information
+    about theta* is M C^-1 M; earlier batches enter through the belief, as post-processing of their releases.
+    """
+    values, basis = np.linalg.eigh(0.5 * (curvature + curvature.T))
+    values = np.maximum(values, 0.0)  # noise may have made them negative
+    noise = score_sd**2 + curvature_sd**2 * float(np.trace(belief.spread))
+    gain = values / np.maximum(values + noise, 1e-300)
+    precision = np.linalg.inv(belief.spread) + (basis * (values * gain)) @ basis.T
+    precision = 0.5 * (precision + precision.T)
+    spread = np.linalg.inv(precision)
+    theta = belief.theta + spread @ ((basis * gain) @ (basis.T @ score))
+    project_ball_metric(theta, theta_bound, precision)
+    return Belief(theta, 0.5 * (spread + spread.T))

@@ -1,0 +1,161 @@
+"""How a batch becomes an estimate: what its users send, and what is made of the sums.
+
+A learner asks for sums and gets them released; whether through bits, drawn directly, or without noise, it cannot
+tell.  All else that it uses is public: earlier estimates and constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from tacit._compile import kernel
+from tacit.glm.links import mean
+from tacit.linalg.solve import dot
+from tacit.policies.setting import Setting
+from tacit.policies.shuffle.constants import ShuffleConstants
+from tacit.policies.shuffle.estimate import Belief, ScoreBall, fill_contributions, score_ball, updated
+from tacit.policies.shuffle.steps import ESTIMATES, ShuffleState, arm_weight
+from tacit.shuffle.domains import Ball, OuterProducts
+from tacit.shuffle.optimizer import gradient_descent, preconditioner
+from tacit.shuffle.paper import paper_rounds
+from tacit.shuffle.planning import Request
+from tacit.typing import FloatArray
+
+
+@dataclass(frozen=True)
+class BatchRows:
+    """Rows whose rewards came, and the number of users: all of them report, the others a contribution of 0."""
+
+    features: FloatArray
+    rewards: FloatArray
+    users: int
+
+    def padded(self, contributions: FloatArray) -> FloatArray:
+        """One line per user."""
+        missing = self.users - contributions.shape[0]
+        return np.concatenate([contributions, np.zeros((missing, contributions.shape[1]))])
+
+
+@dataclass(frozen=True)
+class Released:
+    """A sum in its natural shape, and the standard deviation of its entries."""
+
+    values: FloatArray
+    noise_sd: float
+
+
+Sums = Callable[[str, int, FloatArray], Released]
+"""Releases the sum of users' rows under the request of that name, in that round."""
+
+
+class Learner(Protocol):
+    """What is asked of a batch's users, and the estimate that follows."""
+
+    def requests(self, state: ShuffleState, users: int) -> Sequence[Request]:
+        """The sums to plan for, from public quantities."""
+
+    def estimate(self, state: ShuffleState, batch: BatchRows, sums: Sums) -> Belief:
+        """The estimate after the batch."""
+
+
+def newest(state: ShuffleState) -> Belief:
+    """The last estimate, or what is believed before the first."""
+    position = int(state.counts[ESTIMATES])
+    return Belief(state.theta[position], state.spread[position])
+
+
+@dataclass(frozen=True)
+class OneNewtonStep:
+    """`tuned`: curvature and score at the last estimate, which is public before the batch: users send once."""
+
+    setting: Setting
+    constants: ShuffleConstants
+
+    def requests(self, state: ShuffleState, users: int) -> Sequence[Request]:
+        share, dim = self.constants.matrix_share, self.setting.dim
+        return (
+            Request("curvature", OuterProducts(dim, self.setting.max_derivative), share=share),
+            Request("score", Ball(dim, self._ball(newest(state)).radius), share=1.0 - share),
+        )
+
+    def estimate(self, state: ShuffleState, batch: BatchRows, sums: Sums) -> Belief:
+        belief = newest(state)
+        roots, scores = np.empty_like(batch.features), np.empty_like(batch.features)
+        fill_contributions(
+            self.setting.link.code, batch.features, batch.rewards, belief.theta, belief.spread,
+            self.setting.max_derivative, roots, scores,
+        )  # fmt: skip
+        center = self._ball(belief).point(belief.theta)
+        curvature = sums("curvature", 0, batch.padded(roots))
+        # Relative to the ball's center: whoever has no reward sends -center, which is a score of 0.
+        score = sums("score", 0, batch.padded(scores) - center)
+        total = score.values + batch.users * center
+        return updated(
+            belief, curvature.values, total, curvature.noise_sd, score.noise_sd, self.setting.theta_bound
+        )
+
+    def _ball(self, belief: Belief) -> ScoreBall:
+        length = round(float(np.linalg.norm(belief.theta)), 2)
+        return score_ball(self.setting.link, length, self.setting.reward_bound)
+
+
+@dataclass(frozen=True)
+class PaperDescent:
+    """`theory`: V or H_k, then the paper's P_GD, whose rounds are cut at ``max_rounds``."""
+
+    setting: Setting
+    constants: ShuffleConstants
+    max_rounds: int
+
+    def requests(self, state: ShuffleState, users: int) -> Sequence[Request]:
+        bound = 1.0 if state.counts[ESTIMATES] == 0 else self.setting.max_derivative
+        return (
+            Request("matrix", OuterProducts(self.setting.dim, bound)),
+            Request("gradient", Ball(self.setting.dim, self._lipschitz), rounds=self._rounds(users)),
+        )
+
+    def estimate(self, state: ShuffleState, batch: BatchRows, sums: Sums) -> Belief:
+        setting, constants = self.setting, self.constants
+        scales = np.array([np.sqrt(arm_weight(state, x)) for x in batch.features])
+        matrix = sums("matrix", 0, batch.padded(scales[:, None] * batch.features)).values
+        metric = preconditioner(matrix, constants.ridge)
+        step = iter(range(self._rounds(batch.users)))
+
+        def gradient(theta: FloatArray) -> FloatArray:
+            rows = np.empty_like(batch.features)
+            _fill_gradients(setting.link.code, batch.features, batch.rewards, theta, rows)
+            return sums("gradient", next(step), batch.padded(rows)).values
+
+        found = gradient_descent(
+            gradient, np.zeros(setting.dim), users=batch.users, radius=setting.theta_bound,
+            lipschitz=self._lipschitz, rounds=self._rounds(batch.users), ridge=constants.descent_ridge,
+        )  # fmt: skip
+        # Correction 7: sqrt(kappa) belongs to V alone.
+        factor = setting.kappa if state.counts[ESTIMATES] == 0 else 1.0
+        return Belief(found.theta, np.asarray(factor * np.linalg.inv(metric), dtype=np.float64))
+
+    @property
+    def _lipschitz(self) -> float:
+        return self.setting.link.residual_bound(self.setting.theta_bound, self.setting.reward_bound)
+
+    def _rounds(self, users: int) -> int:
+        budget = self.setting.budget
+        assert budget is not None
+        if budget.unlimited:
+            return self.max_rounds
+        return min(self.max_rounds, paper_rounds(users, self.setting.dim, budget.epsilon, budget.delta))
+
+
+@kernel
+def _fill_gradients(
+    link: int, features: FloatArray, rewards: FloatArray, theta: FloatArray, out: FloatArray
+) -> None:
+    """Per user (mu(<x, theta>) - r) x."""
+    for i in range(rewards.shape[0]):
+        residual = mean(link, dot(features[i], theta)) - rewards[i]
+        for j in range(theta.shape[0]):
+            out[i, j] = residual * features[i, j]
