@@ -53,7 +53,7 @@ def install(kind: str) -> None:
 def demo(*arguments: str) -> None:
     """The main job: a comparison on embedded defaults, a table and a picture."""
     install("run")
-    call(PYTHON, "-m", "tacit.cli", "demo", *arguments)
+    call(PYTHON, "-m", "tacit", "demo", *arguments)
 
 
 def test(*arguments: str) -> None:
