@@ -162,6 +162,14 @@ class ShuffleGLM(Policy):
         assert budget is not None
         return replace(report, delta=budget.delta, guarantee=guarantee_text(budget, self.guarantee))
 
+    def _warnings(self) -> tuple[str, ...]:
+        roles = (
+            "this process plays devices, shuffler and analyzer at once, so that whoever runs it sees the rows; to serve "
+            "people, run the roles of tacit.shuffle apart (docs/guides/shuffle.md)."
+        )
+        generator = "bits come from a Philox generator that operating-system entropy keys anew for each batch."
+        return (roles,) if isinstance(self.event_noise, FastNoise) else (roles, generator)
+
     @property
     def plan(self) -> BatchPlan | None:
         """The releases of the open batch; None when none is open or noise is off."""
