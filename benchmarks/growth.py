@@ -23,7 +23,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--epsilon", type=float, default=4.0)
     arguments = parser.parse_args()
-    print(f"| epsilon = {arguments.epsilon:g}, probit, d = 3, S = 2.5 | {' | '.join(f'T = {t:,}' for t in HORIZONS)} | exponent |")
+    horizons = " | ".join(f"T = {horizon:,}" for horizon in HORIZONS)
+    print(f"| epsilon = {arguments.epsilon:g}, probit, d = 3, S = 2.5 | {horizons} | exponent |")
     print("|---" * (len(HORIZONS) + 2) + "|")
     for policy in ("joint-glm", "stream-glm"):
         cells = [

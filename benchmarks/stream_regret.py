@@ -13,11 +13,12 @@ from tacit.experiments.runner import Row, run_all
 from tacit.experiments.spec import Experiment
 
 
-def setting(link: str, dim: int, horizon: int, norm: float, contexts: str = "ball", delta: float = 0.02) -> dict[str, Any]:
+def setting(
+    link: str, dim: int, horizon: int, norm: float, contexts: str = "ball", delta: float = 0.02
+) -> dict[str, Any]:
     """One line of the table."""
-    return {
-        "link": link, "dim": dim, "arms": 20, "horizon": horizon, "theta_norm": norm, "contexts": contexts, "delta": delta,
-    }
+    shape = {"link": link, "dim": dim, "arms": 20, "horizon": horizon, "theta_norm": norm}
+    return shape | {"contexts": contexts, "delta": delta}
 
 
 SETTINGS = {
@@ -51,7 +52,8 @@ def main() -> None:
     parser.add_argument("--large", action="store_true", help="the settings with T = 100,000")
     arguments = parser.parse_args()
     settings = LARGE if arguments.large else SETTINGS
-    print(f"| stream-glm, {arguments.runs} runs, seed {arguments.seed} | epsilon 8 | 4 | 2 | 1 |\n|---|---|---|---|---|")
+    print(f"| stream-glm, {arguments.runs} runs, seed {arguments.seed} | epsilon 8 | 4 | 2 | 1 |")
+    print("|---|---|---|---|---|")
     for name, chosen in settings.items():
         experiments = [Experiment("stream-glm", epsilon=epsilon, **chosen) for epsilon in EPSILONS]
         rows = run_all(experiments, runs=arguments.runs, seed=arguments.seed, jobs=arguments.jobs)

@@ -1,4 +1,4 @@
-"""Documentation that drifts fails here: Python blocks run, links lead somewhere, names exist, the README is in order."""
+"""Documentation that drifts fails here: Python blocks run, links lead somewhere, names exist, the README in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stream-glm`: the filter's stated errors, the row that is charged, and the estimate that follows from releases alone."""
+"""`stream-glm`: the filter's stated errors, the row that is charged, the estimate that follows from releases."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from tacit.experiments.runner import run_once
 from tacit.experiments.spec import Experiment
 from tacit.policies.state import size_in_bytes
+from tacit.policies.steps import learn
 from tacit.policies.stream import StreamGLM
 from tacit.policies.stream.filter import filter_step, make_filter, restart_noise
 from tacit.policies.stream.steps import solve
-from tacit.policies.steps import learn
 from tacit.privacy.continual import close_leaf, contribute_vector, plan_release, released_variance
 from tacit.privacy.noise import make_noise
 from tacit.typing import FloatArray
@@ -157,7 +157,9 @@ def test_memory_does_not_depend_on_the_horizon() -> None:
     assert sizes[0] == sizes[1] < 2**20
 
 
-@pytest.mark.parametrize("options", [{"factorization": "tree"}, {"filtered": False}, {"noise": "exact"}, {"blend": 1.0}])
+@pytest.mark.parametrize(
+    "options", [{"factorization": "tree"}, {"filtered": False}, {"noise": "exact"}, {"blend": 1.0}]
+)
 def test_variants_learn(options: dict[str, Any]) -> None:
     horizon = 300 if options.get("noise") == "exact" else 3000
     experiment = Experiment("stream-glm", "logistic", 3, 10, horizon, 3.0, epsilon=8.0, delta=0.02, options=options)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tacit._version import __version__
-from tacit.cli import bench, calibrate, demo, policies, reproduce, simulate
+from tacit.cli import audit, bench, calibrate, demo, policies, reproduce, simulate
 from tacit.cli.shared import FriendlyGroup
 
 app = typer.Typer(
@@ -41,5 +41,6 @@ app.command("demo")(demo.demo)
 app.command("simulate")(simulate.simulate)
 app.command("reproduce")(reproduce.reproduce)
 app.command("policies")(policies.policies)
+app.command("audit")(audit.audit)
 app.add_typer(calibrate.app, name="calibrate")
 app.add_typer(bench.app, name="bench")

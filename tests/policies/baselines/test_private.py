@@ -93,15 +93,16 @@ def test_shuffle_charges_each_batch_to_its_own_cohort() -> None:
     assert int(policy.state.rows.count[0]) == 1
 
 
-def test_short_shuffle_batch_is_not_opened() -> None:
+def test_missing_rewards_neither_delay_nor_shrink_a_shuffle_batch() -> None:
+    """Whether somebody's reward came must not show in when a batch opens or in how many reports it holds."""
     policy = _make("shuffle-linucb", batch_size=60)
     rng = np.random.default_rng(1)
     for index in range(125):
         decision = policy.select(unit_ball(rng, 4, 3))
         if index % 2:
             policy.update(decision, 1.0)
-    assert [entry.cohort for entry in policy.ledger.entries] == ["batch 1"] * 2
-    assert policy.state.released[2] == 60
+    assert [entry.cohort for entry in policy.ledger.entries] == ["batch 1"] * 2 + ["batch 2"] * 2
+    assert policy.state.released[2] == 120
 
 
 def _rejects_other_scales(samples: Array, sd: float) -> None:

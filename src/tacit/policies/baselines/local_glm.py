@@ -143,7 +143,8 @@ class LocalGLM(Policy):
     def _build(self) -> None:
         setting, options = self.setting, self.options
         dim, budget = setting.dim, setting.budget
-        assert budget is not None and self.ledger is not None
+        assert budget is not None
+        assert self.ledger is not None
         bound = setting.link.residual_bound(setting.theta_bound, setting.reward_bound)
         mu = self.noise.mu_budget(budget.epsilon, budget.delta, budget.rounds_per_user)
         sd = self.noise.scale_for(2.0 * bound, mu, size=dim)

@@ -9,9 +9,10 @@ Formal guarantee
 (epsilon, delta)-shuffle differential privacy. Adjacency: one user's whole row is replaced, which moves the sum of x
 x' by at most sqrt(2) in Frobenius norm and that of r x by at most 2 R. A batch's two sums are calibrated together by
 the project's exact binomial accounting and charged to the batch's own cohort: users of different batches are
-disjoint. A batch closes after a public number of decisions; one with fewer reports than its noise is calibrated for
-waits for the next. Ours: that calibration in place of their constants, and the scale of radius and shift. The sums
-are drawn directly, which has the distribution of the three roles: whoever runs this process sees the rows.
+disjoint. A batch closes after a public number of decisions, whoever's reward has come: a user without one reports a
+contribution of 0, so that neither time nor number of reports tells of anybody. Ours: that calibration in place of
+their constants, and the scale of radius and shift. The sums are drawn directly, which has the distribution of the
+three roles: whoever runs this process sees the rows.
 """
 
 from __future__ import annotations
@@ -66,21 +67,30 @@ def _advance(state: ShuffleLinState, noise: FloatArray) -> int:
     decisions, size = state.counts
     state.counts[0] = decisions + 1
     flag = grow_flag(state.rows)
-    if decisions > 0 and decisions % size == 0 and state.rows.count[0] >= size:
+    if decisions > 0 and decisions % size == 0:
         flag |= RELEASE
     return flag
+
+
+@kernel
+def _batch(state: ShuffleLinState) -> int:
+    """The batch of the newest decision: a function of the clock."""
+    return int((state.counts[0] - 1) // state.counts[1])
 
 
 @kernel
 def _choose(state: ShuffleLinState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
     arm = optimistic_arm(contexts, state.theta, state.inverse, state.radius[0])
     remember_arm(contexts, arm, memo)
+    memo[contexts.shape[1]] = _batch(state)
     return arm
 
 
 @kernel
 def _learn(state: ShuffleLinState, memo: FloatArray, reward: float) -> None:
-    append_row(state.rows, memo, reward, 0)
+    # A reward that comes after its batch closed is dropped: its user has sent a contribution of 0.
+    if memo[state.theta.shape[0]] == _batch(state):
+        append_row(state.rows, memo, reward, 0)
 
 
 register_steps(ShuffleLinState, _advance, _choose, _learn)
@@ -117,6 +127,10 @@ class ShuffleLinUcb(RowPolicy):
     guarantee: ClassVar[Model] = "shuffle"
     options_type = ShuffleLinOptions
 
+    @property
+    def memo_size(self) -> int:
+        return self.setting.dim + 1
+
     def select_batch(self, contexts: npt.ArrayLike) -> list[Decision]:
         """Choose for many users at once; batches count users, so every user is a tick of the clock."""
         return [self.select(arms) for arms in self._checked_contexts(contexts, 3)]
@@ -143,9 +157,10 @@ class ShuffleLinUcb(RowPolicy):
     def _release(self) -> None:
         """Charge the batch, release its sums, and begin the next with an empty buffer."""
         state: ShuffleLinState = self.state
-        users = int(state.rows.count[0])
-        features, rewards = state.rows.features[:users], state.rows.rewards[:users]
-        vectors = rewards[:, None] * features
+        users, arrived = int(state.counts[1]), int(state.rows.count[0])
+        features, vectors = np.zeros((users, self.setting.dim)), np.zeros((users, self.setting.dim))
+        features[:arrived] = state.rows.features[:arrived]
+        vectors[:arrived] = state.rows.rewards[:arrived, None] * features[:arrived]
         if self._batch_plan is None:
             state.gram[:] += features.T @ features
             state.moment[:] += np.sum(vectors, axis=0)
@@ -172,7 +187,8 @@ class ShuffleLinUcb(RowPolicy):
     def _build(self) -> None:
         setting, options, dim = self.setting, self.options, self.setting.dim
         budget = setting.budget
-        assert budget is not None and self.ledger is not None
+        assert budget is not None
+        assert self.ledger is not None
         if budget.rounds_per_user != 1:
             raise InvalidInput("shuffle-linucb is calibrated for one round per user: rounds_per_user must be 1")
         size = options.batch_size

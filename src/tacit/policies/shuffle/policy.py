@@ -164,8 +164,8 @@ class ShuffleGLM(Policy):
 
     def _warnings(self) -> tuple[str, ...]:
         roles = (
-            "this process plays devices, shuffler and analyzer at once, so that whoever runs it sees the rows; to serve "
-            "people, run the roles of tacit.shuffle apart (docs/guides/shuffle.md)."
+            "this process plays devices, shuffler and analyzer at once, so that whoever runs it sees the rows; to "
+            "serve people, run the roles of tacit.shuffle apart (docs/guides/shuffle.md)."
         )
         generator = "bits come from a Philox generator that operating-system entropy keys anew for each batch."
         return (roles,) if isinstance(self.event_noise, FastNoise) else (roles, generator)

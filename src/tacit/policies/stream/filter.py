@@ -4,9 +4,9 @@ What a stream releases at leaf i is y_i = x_i + n_i, the leaf plus noise that is
 N_j: n_i = z_i - sum_j weight_j N_j and N_j <- decay_j N_j + n_i, with z_i independent of variance sigma^2.  The
 cumulative sum of y is the plain prefix.  But z is known in distribution and rows of one problem resemble each other, so
 that the mean row h and the noise buffers can be estimated together.  Model x_i = h + e_i with Var e_i = v.  All
-coordinates of the stream share the same scalar gains, so the estimate h_t = sum_i a_i x_i + noise weighs matrix and score
-of a leaf alike: H theta = b stays a weighted regression whether or not rows are alike, and v
-only decides how the weights a_i spread.
+coordinates of the stream share the same scalar gains, so the estimate h_t = sum_i a_i x_i + noise weighs matrix and
+score of a leaf alike: H theta = b stays a weighted regression whether or not rows are alike, and v only decides how
+the weights a_i spread.
 
 This is post-processing of public values with public gains.  Errors are tracked in two parts, that of the privacy noise
 (``privacy``) and all of it (``total``), since the estimator needs to know both.

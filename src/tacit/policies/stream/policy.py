@@ -1,6 +1,7 @@
 """`stream-glm`: the whole budget in one continual stream, the estimate as post-processing.
 
-The default policy.  There is no constant to choose: noise, ridge and width follow from the budget and the public setting.
+The default policy..  There is no constant to choose: noise, ridge and width follow from the budget and the public
+setting.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ from tacit.estimation.linearised import LinearisedRow, best_row, row_with_scale
 from tacit.glm.links import LOG
 from tacit.linalg.packing import packed_size
 from tacit.policies.setting import Setting
-from tacit.policies.streamed import StreamedPolicy
-from tacit.privacy.continual import ContinualRelease, plan_release
 from tacit.policies.stream.filter import make_filter, restart_noise
 from tacit.policies.stream.steps import (
     BLEND,
@@ -31,6 +30,8 @@ from tacit.policies.stream.steps import (
     WIDTH,
     StreamState,
 )
+from tacit.policies.streamed import StreamedPolicy
+from tacit.privacy.continual import ContinualRelease, plan_release
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,12 @@ class StreamGLM(StreamedPolicy):
 
     Formal guarantee
     ----------------
-    Adjacency: one user's whole row (arm set and reward) is replaced.  The only release is a continual stream; a row contributes
-    v = (w x x', s y x) to one leaf, linearised at the theta that was public at the user's decision.  Replaced
-    in place, moved to another leaf or missing, it shifts the stream by at most ``LinearisedRow.row_bound`` times the largest
-    column norm of C.  The stream is mu-GDP with the whole budget (arXiv 2202.08312, Theorem 2.1), all
-    estimates are post-processing, and joint DP follows by the billboard argument (docs/theory.md#stream).
+    Adjacency: one user's whole row (arm set and reward) is replaced..  The only release is a continual stream; a row
+    contributes v = (w x x', s y x) to one leaf, linearised at the theta that was public at the user's
+    decision..  Replaced in place, moved to another leaf or missing, it shifts the stream by at most
+    ``LinearisedRow.row_bound`` times the largest column norm of C..  The stream is mu-GDP with the whole budget (arXiv
+    2202.08312, Theorem 2.1), all estimates are post-processing, and joint DP follows by the billboard argument
+    (docs/theory.md#stream).
 
     Memory: O(d^2) whatever the horizon, O(d^2 log T) with `tree`; raw data are not kept.
     """

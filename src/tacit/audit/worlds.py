@@ -1,0 +1,214 @@
+"""Neighbouring worlds: everybody's rows, and two rows for the one user who is replaced.
+
+The replaced rows may be chosen in the light of everything that is public when the user arrives: an adversary looks
+at the policy and names two rows that should be hard to hide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from tacit.policies.base import Policy
+from tacit.policies.steps import choose, learn
+from tacit.privacy.continual import Stream
+from tacit.typing import FloatArray, IntArray
+
+NEVER: Final = -1
+"""Delay of a reward that does not come."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One user: arms (K, d), what each arm would earn, and after how many further decisions the reward arrives."""
+
+    arms: FloatArray
+    rewards: FloatArray
+    delay: int = 0
+
+
+Adversary = Callable[[Policy, np.random.Generator, int], tuple[Row, Row]]
+"""Two rows with the stated number of arms for the user who is about to decide."""
+
+
+@dataclass(frozen=True)
+class World:
+    """Rows of all users, who of them is replaced and how, and what happens on the way."""
+
+    arms: FloatArray
+    """Shape (n, K, d)."""
+    rewards: FloatArray
+    """Shape (n, K)."""
+    delays: IntArray
+    user: int
+    adversary: Adversary
+    save_at: int | None = None
+    """The decision before which the state is saved and loaded again."""
+    group: int = 1
+    """Decisions taken at once, by ``select_batch``."""
+    repeat: bool = True
+    """The replaced user tries to report the reward a second time."""
+
+    def row(self, user: int) -> Row:
+        """The row of a user who is not replaced."""
+        return Row(self.arms[user], self.rewards[user], int(self.delays[user]))
+
+
+def unit(rng: np.random.Generator, *shape: int) -> FloatArray:
+    """Uniformly distributed directions."""
+    vectors = rng.standard_normal(shape)
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True), dtype=np.float64)
+
+
+def make_world(
+    rng: np.random.Generator,
+    policy: Policy,
+    adversary: Adversary,
+    *,
+    users: int,
+    arms: int = 4,
+    late: bool = False,
+    **events: Any,
+) -> World:
+    """Random rows; the replaced user comes early, so that later releases can tell of it."""
+    dim, bound = policy.setting.dim, policy.setting.reward_bound
+    contexts = unit(rng, users, arms, dim) * rng.random((users, arms, 1)) ** (1.0 / dim)
+    rewards = bound * (rng.random((users, arms)) < 0.5)
+    delays = np.where(rng.random(users) < 0.3, rng.integers(NEVER, 6, users), 0) if late else np.zeros(users)
+    user = int(min(rng.integers(0, users), rng.integers(0, users)))
+    return World(contexts, rewards.astype(np.float64), delays.astype(np.int64), user, adversary, **events)
+
+
+# Adversaries
+
+
+def random_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+    """Both rows drawn at random."""
+    first, second = (
+        Row(unit(rng, arms, policy.setting.dim), policy.setting.reward_bound * rng.random(arms)) for _ in range(2)
+    )
+    return first, second
+
+
+def _single(x: FloatArray, reward: float, arms: int) -> Row:
+    return Row(np.tile(x, (arms, 1)), np.full(arms, reward))
+
+
+def opposite_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+    """One arm and its opposite, with the same or with different rewards."""
+    x, bound = unit(rng, policy.setting.dim), policy.setting.reward_bound
+    return _single(x, bound, arms), _single(-x, bound * float(rng.integers(0, 2)), arms)
+
+
+def orthogonal_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+    """Two unit vectors at a right angle: the outer products are sqrt(2) apart."""
+    basis = np.linalg.qr(rng.standard_normal((policy.setting.dim, policy.setting.dim)))[0]
+    bound = policy.setting.reward_bound
+    first, second = (_single(basis[:, k % basis.shape[1]], bound * float(rng.integers(0, 2)), arms) for k in range(2))
+    return first, second
+
+
+def switching_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+    """A row that explores (long arms) and one that does not (arms of length 0 or nearly)."""
+    dim, bound = policy.setting.dim, policy.setting.reward_bound
+    short = 0.05 * float(rng.integers(0, 2)) * unit(rng, arms, dim)
+    rows = Row(unit(rng, arms, dim), np.full(arms, bound)), Row(short, np.zeros(arms))
+    return (rows[1], rows[0]) if rng.random() < 0.5 else rows
+
+
+def largest_contribution(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+    """The two rows, among those in a plane with the public estimate, whose contributions lie furthest apart."""
+    candidates = _candidates(policy, rng)
+    if isinstance(getattr(policy.state, "stream", None), Stream):
+        values = _contributions(policy, candidates)
+    else:
+        values = _gradients(policy, candidates)
+    return _furthest(candidates, values, arms)
+
+
+def largest_gradient(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+    """The same for the gradients of the loss at the public estimate."""
+    candidates = _candidates(policy, rng)
+    return _furthest(candidates, _gradients(policy, candidates), arms)
+
+
+def excessive_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+    """A reward ten times above the bound, for links whose rewards are clipped to it."""
+    x, bound = unit(rng, policy.setting.dim), policy.setting.reward_bound
+    return _single(x, 10.0 * bound, arms), _single(-x, bound, arms)
+
+
+def late_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+    """Rows as above, whose rewards arrive at different times."""
+    first, second = ADVERSARIES[int(rng.integers(len(ADVERSARIES)))](policy, rng, arms)
+    delays = rng.permutation(12)[:2]
+    return replace(first, delay=int(delays[0])), replace(second, delay=int(delays[1]))
+
+
+def missing_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+    """A long row, and one whose reward never comes."""
+    first, second = ADVERSARIES[int(rng.integers(len(ADVERSARIES)))](policy, rng, arms)
+    rows = first, replace(second, delay=NEVER)
+    return (rows[1], rows[0]) if rng.random() < 0.5 else rows
+
+
+ADVERSARIES: Final[tuple[Adversary, ...]] = (
+    random_rows, opposite_rows, orthogonal_rows, switching_rows, largest_contribution, largest_gradient,
+)
+ABSENT: Final[tuple[Adversary, ...]] = (late_rows, missing_rows)
+"""Where the guarantee covers rewards that come late or never."""
+
+
+def public_theta(policy: Policy) -> FloatArray:
+    """The newest estimate, or a fixed direction as long as there is none."""
+    theta: FloatArray = np.atleast_2d(np.asarray(getattr(policy.state, "theta", np.zeros(policy.setting.dim))))[-1]
+    fixed: FloatArray = np.eye(policy.setting.dim)[0]
+    return theta if np.linalg.norm(theta) > 0.0 else fixed
+
+
+def _candidates(policy: Policy, rng: np.random.Generator, angles: int = 24) -> list[tuple[FloatArray, float]]:
+    along = public_theta(policy) / np.linalg.norm(public_theta(policy))
+    across = rng.standard_normal(along.size)
+    across -= (across @ along) * along
+    if np.linalg.norm(across) > 0.0:
+        across /= np.linalg.norm(across)
+    turns = 2.0 * math.pi * (np.arange(angles) + rng.random()) / angles
+    vectors = [math.cos(a) * along + math.sin(a) * across for a in turns]
+    bound = policy.setting.reward_bound
+    return [(x / max(1.0, float(np.linalg.norm(x))), reward) for x in vectors for reward in (0.0, bound)]
+
+
+def _contributions(policy: Policy, candidates: list[tuple[FloatArray, float]]) -> FloatArray:
+    """What the policy's own kernels would add to the open leaf."""
+    scratch = copied(policy.state)
+    memo, coins = np.zeros(policy.memo_size), np.zeros(policy.coin_count)
+    out = np.empty((len(candidates), scratch.stream.leaf.size))
+    for position, (x, reward) in enumerate(candidates):
+        scratch.stream.leaf[:] = 0.0
+        choose(scratch, np.ascontiguousarray(x[None]), coins, memo)
+        learn(scratch, memo, reward)
+        out[position] = scratch.stream.leaf
+    return out
+
+
+def _gradients(policy: Policy, candidates: list[tuple[FloatArray, float]]) -> FloatArray:
+    theta = np.atleast_2d(np.asarray(policy.state.theta))[-1]
+    features = np.array([x for x, _ in candidates])
+    rewards = np.array([reward for _, reward in candidates])
+    residuals = policy.setting.link.mean(features @ theta) - rewards
+    return np.asarray(residuals[:, None] * features, dtype=np.float64)
+
+
+def _furthest(candidates: list[tuple[FloatArray, float]], values: FloatArray, arms: int) -> tuple[Row, Row]:
+    distances = np.linalg.norm(values[:, None] - values[None], axis=2)
+    i, j = np.unravel_index(int(np.argmax(distances)), distances.shape)
+    return _single(*candidates[int(i)], arms), _single(*candidates[int(j)], arms)
+
+
+def copied(state: Any) -> Any:
+    """A state with arrays of its own."""
+    return type(state)(*(copied(v) if isinstance(v, tuple) else np.array(v) for v in state))

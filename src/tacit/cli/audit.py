@@ -1,0 +1,119 @@
+"""`tacit audit`: attacks on Tacit's own policies and mechanisms, claim against evidence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tacit.cli.shared import Delta, Jobs, Json, Seed, check_writable, messages, names, numbers, show, write_json
+
+if TYPE_CHECKING:
+    from tacit.audit.evidence import Evidence, Task
+    from tacit.experiments.tables import Table
+
+ALL, MUTANTS = "all", "mutants"
+
+
+def audit(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A private policy, a mechanism, all, or mutants.")],
+    *,
+    epsilon: Annotated[str, typer.Option(metavar="E[,E...]", help="Claims to attack.")] = "1,4",
+    delta: Delta = 1e-5,
+    runs: Annotated[
+        int | None, typer.Option(min=20, help="Runs per world.", show_default="5000 mechanisms, 1000 policies")
+    ] = None,
+    pairs: Annotated[int | None, typer.Option(min=1, help="Neighbours replayed.", show_default="1000")] = None,
+    confidence: Annotated[float, typer.Option(min=0.5, max=0.9999, help="Confidence of the lower bounds.")] = 0.95,
+    quick: Annotated[bool, typer.Option("--quick", help="A few minutes' worth, for every change of the code.")] = False,
+    seed: Seed = 0,
+    jobs: Jobs,
+    json_file: Json = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw what the attacker saw.")] = None,
+) -> None:
+    """Attack the privacy claims; exit code 1 when one is refuted or a mutant survives.
+
+    \b
+    Examples:
+      tacit audit stream-glm --plot stream.png
+      tacit audit all --quick
+      tacit audit mutants
+    """
+    from tacit.audit.evidence import FULL, QUICK, Effort
+
+    check_writable(json_file, plot)
+    size = QUICK if quick else FULL
+    effort = Effort(runs or size.mechanism, runs or size.policy, pairs or size.pairs)
+    tasks = _tasks(name, numbers(epsilon, "--epsilon"), delta, confidence, effort, seed)
+    found = _perform(tasks, jobs)
+    show(_table(name, delta, confidence, found), json_file)
+    write_json([evidence.row() for evidence in found], json_file)
+    if plot is not None:
+        from tacit.audit.pictures import distributions
+
+        distributions(found, plot)
+        messages().print(f"Figure: {plot}")
+    _finish(found)
+
+
+def _tasks(
+    name: str, epsilons: list[float], delta: float, confidence: float, effort: object, seed: int
+) -> list[Task]:
+    from tacit.audit import evidence
+
+    assert isinstance(effort, evidence.Effort)
+    if name == MUTANTS:
+        return evidence.mutant_tasks()
+    known = evidence.names()
+    wanted = known if name == ALL else names(name, "NAME", [*known, ALL, MUTANTS])
+    tasks = evidence.tasks_for(
+        wanted, epsilons=epsilons, delta=delta, confidence=confidence, effort=effort, seed=seed
+    )
+    if name == ALL:
+        tasks += evidence.paper_tasks(delta, seed) + evidence.mutant_tasks()
+    return tasks
+
+
+def _perform(tasks: list[Task], jobs: int) -> list[Evidence]:
+    from tacit.audit.evidence import perform_all
+    from tacit.cli.progress import bar
+
+    found: list[Evidence] = []
+    with bar("audit", len(tasks)) as (progress, shown):
+        progress.update(shown, description=tasks[0].name)
+        for position, evidence in enumerate(perform_all(tasks, min(jobs, len(tasks))), start=1):
+            found += evidence
+            following = tasks[min(position, len(tasks) - 1)]
+            progress.update(shown, completed=position, description=f"{following.name} ({following.kind})"[:22])
+    return found
+
+
+def _table(name: str, delta: float, confidence: float, found: list[Evidence]) -> Table:
+    from tacit.experiments.tables import Table
+
+    cells = tuple(
+        (
+            evidence.name, evidence.method, _number(evidence.claim), _number(evidence.lower_bound),
+            f"{evidence.runs:>7,}", evidence.verdict, evidence.detail,
+        )
+        for evidence in found
+    )
+    columns = ("name", "method", "claim", "found", "runs", "verdict", "detail")
+    title = f"Audit of {name}: claimed epsilon at delta {delta:g}, and what was found with {confidence:.0%} confidence"
+    return Table(title, columns, cells, labels=len(columns))
+
+
+def _number(value: float | None) -> str:
+    return "    -" if value is None else f"{value:>5.3g}"
+
+
+def _finish(found: list[Evidence]) -> None:
+    failed = [evidence for evidence in found if evidence.failed]
+    console = messages()
+    if not failed:
+        console.print(f"Nothing refuted: {len(found)} findings, all as claimed.", style="bold")
+        return
+    for evidence in failed:
+        console.print(f"{evidence.verdict}: {evidence.name} by {evidence.method}: {evidence.detail}", style="bold")
+    raise typer.Exit(1)
