@@ -10,6 +10,7 @@ import typer
 from tacit.cli.shared import (
     ContextName,
     Delta,
+    Engine,
     Jobs,
     Json,
     LinkName,
@@ -55,6 +56,7 @@ def regret(
     runs: Runs = 5,
     seed: Seed = 0,
     jobs: Jobs,
+    engine: Engine = "joblib",
     journal: Annotated[Path | None, typer.Option(metavar="FILE", help="Finished runs, to go on after Ctrl-C.")] = None,
     markdown: Markdown = None,
     json_file: Json = None,
@@ -77,7 +79,7 @@ def regret(
         theta_norm=theta_norm,
     )
     experiments, refused = progress.runnable(wanted)
-    outcome = progress.run(experiments, runs=runs, seed=seed, jobs=jobs, journal=journal)
+    outcome = progress.run(experiments, runs=runs, seed=seed, jobs=jobs, engine=engine, journal=journal)
     table = leaderboard.table(outcome.rows, kinds, [f"Left out: {text}" for text in refused])
     show(table, json_file)
     write_json(outcome.rows, json_file)
@@ -89,7 +91,7 @@ def regret(
 @app.command("speed")
 def speed(
     policies: Policies = None,
-    dims: Dims = "3,5,10",
+    dims: Dims = "3,5,10,20,50",
     arms: Annotated[str, typer.Option(metavar="K[,K...]", help="Numbers of arms.")] = "20",
     horizons: Annotated[str, typer.Option(metavar="T[,T...]", help="Horizons.")] = "10000",
     link: Annotated[LinkName, typer.Option(help="Link; a policy without it takes its own first.")] = "logistic",
@@ -97,7 +99,9 @@ def speed(
     delta: Delta = 1e-5,
     theta_norm: ThetaNorm = 3.0,
     repeats: Annotated[int, typer.Option(min=1, help="The best of so many counts.")] = 3,
+    seconds: Annotated[float, typer.Option(help="A run that takes longer is cut, and not repeated.")] = 20.0,
     plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw cost against d and T.")] = None,
+    markdown: Markdown = None,
     history: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Add machine, commit and figures; compare with the last ones.")
     ] = None,
@@ -110,12 +114,13 @@ def speed(
     \b
     Examples:
       tacit bench speed --policies joint-glm,random --dims 3,5,10
-      tacit bench speed --horizons 10000,1000000 --history speed.jsonl --plot speed.png
+      tacit bench speed --arms 20,100 --history speed.jsonl --plot speed.png
+      tacit bench speed --policies stream-glm --dims 5 --horizons 10000,1000000
     """
     from tacit.cli import progress
     from tacit.experiments import speed as measuring
 
-    check_writable(plot, history, json_file)
+    check_writable(plot, history, markdown, json_file)
     wanted = _speed_grid(
         _policies(policies), integers(dims, "--dims"), integers(arms, "--arms"), integers(horizons, "--horizons"),
         link, epsilon, delta, theta_norm,
@@ -125,12 +130,15 @@ def speed(
     with progress.bar("measurements", len(experiments)) as (bar, task):
         for experiment in experiments:
             bar.update(task, description=f"{experiment.policy} d={experiment.dim}")
-            rows.append(measuring.measure(experiment, repeats))
+            rows.append(measuring.measure(experiment, repeats, seconds))
             bar.advance(task)
-    show(measuring.table(rows, measuring.recall(history)), json_file)
+    table = measuring.table(rows, measuring.recall(history))
+    show(table, json_file)
     for text in refused:
         messages().print(f"Left out: {text}")
     write_json(rows, json_file)
+    if markdown is not None:
+        write_text(table.markdown(), markdown)
     if history is not None:
         measuring.remember(rows, history)
     if plot is not None and rows:

@@ -44,12 +44,18 @@ class Outcome:
 
 
 def run(
-    experiments: Sequence[Experiment], *, runs: int, seed: int, jobs: int, journal: Path | None = None
+    experiments: Sequence[Experiment],
+    *,
+    runs: int,
+    seed: int,
+    jobs: int,
+    engine: str = "joblib",
+    journal: Path | None = None,
 ) -> Outcome:
     """Run all experiments and show runs done, runs left and time left on standard error."""
     from tacit.experiments.runner import run_all
 
-    prepare(experiments, jobs)
+    prepare(experiments, jobs, engine)
     total, done = runs * len(experiments), 0
     with bar("runs", total) as (progress, task):
 
@@ -59,7 +65,8 @@ def run(
             progress.update(task, completed=done, description=experiment.label)
 
         rows = run_all(
-            list(experiments), runs=runs, seed=seed, jobs=min(jobs, max(1, total)), journal=journal, on_run=count
+            list(experiments), runs=runs, seed=seed, jobs=min(jobs, max(1, total)), engine=engine, journal=journal,
+            on_run=count,
         )
         progress.update(task, description="runs")
     return Outcome(rows, done, total)
@@ -79,7 +86,7 @@ def bar(title: str, total: int) -> Iterator[tuple[Progress, TaskID]]:
         yield progress, progress.add_task(title, total=total)
 
 
-def prepare(experiments: Sequence[Experiment], jobs: int) -> None:
+def prepare(experiments: Sequence[Experiment], jobs: int, engine: str = "joblib") -> None:
     """Refuse bad settings at once, then compile: a short run of each policy fills the cache of kernels."""
     from tacit.experiments.runner import prepare as check
     from tacit.experiments.runner import prepare_all
@@ -89,7 +96,7 @@ def prepare(experiments: Sequence[Experiment], jobs: int) -> None:
         check(experiment, rounds=0)
     longest = {experiment.policy: experiment for experiment in sorted(experiments, key=_epsilon)}
     with console.status("Loading kernels (compiled at the first start: up to a minute) ..."):
-        prepare_all(list(longest.values()), jobs)
+        prepare_all(list(longest.values()), jobs, engine)
     elapsed = time.perf_counter() - started
     if elapsed > _SLOW_START:
         console.print(f"Kernels are ready ({elapsed:.0f} s; compiled ones are cached).", style="dim")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tacit.cli.shared import Jobs, Json, Runs, Seed, check_writable, messages, show, write_json, write_text
+from tacit.cli.shared import Engine, Jobs, Json, Runs, Seed, check_writable, messages, show, write_json, write_text
 
 if TYPE_CHECKING:
     from tacit.experiments.reproduce import Study
@@ -22,6 +22,7 @@ def reproduce(
     runs: Runs = 10,
     seed: Seed = 0,
     jobs: Jobs,
+    engine: Engine = "joblib",
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where tables, figures and the journal go.")] = Path(
         "tacit-results"
     ),
@@ -43,7 +44,7 @@ def reproduce(
     studies = [make() for name, make in STUDIES.items() if study in (name, "all")]
     outcome = progress.run(
         [experiment for chosen in studies for experiment in chosen.experiments()],
-        runs=runs, seed=seed, jobs=jobs, journal=out / "journal.jsonl",
+        runs=runs, seed=seed, jobs=jobs, engine=engine, journal=out / "journal.jsonl",
     )
     rows: list[Row] = []
     for chosen in studies:

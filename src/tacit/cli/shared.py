@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 LinkName = Literal["logistic", "probit", "identity", "log"]
 ContextName = Literal["ball", "fixed", "shift", "assouad"]
+EngineName = Literal["joblib", "ray"]
 INTERRUPTED = 130
 _PIPE_WIDTH = 180
 
@@ -141,5 +142,6 @@ def cores() -> int:
 Runs = Annotated[int, typer.Option(min=1, help="Runs of each policy, each with its own instance.")]
 Seed = Annotated[int, typer.Option(min=0, help="Same seed, same rows, whatever --jobs is.")]
 Jobs = Annotated[int, typer.Option(min=1, default_factory=cores, show_default="all cores", help="Processes at work.")]
+Engine = Annotated[EngineName, typer.Option(help="Where runs go: this machine, or a Ray cluster (tacit[ray]).")]
 Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - for standard output.")]
 Delta = Annotated[float, typer.Option(help="Privacy delta, between 0 and 1.")]

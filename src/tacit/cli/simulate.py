@@ -12,6 +12,7 @@ import typer
 from tacit.cli.shared import (
     ContextName,
     Delta,
+    Engine,
     Jobs,
     Json,
     LinkName,
@@ -53,6 +54,7 @@ def simulate(
     runs: Runs = 10,
     seed: Seed = 0,
     jobs: Jobs,
+    engine: Engine = "joblib",
     option: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="For the policies that know KEY; may be repeated.")
     ] = None,
@@ -78,7 +80,7 @@ def simulate(
         "contexts": contexts,
     }
     experiments = _experiments(_policies(policy), numbers(epsilon, "--epsilon"), delta, setting, _parse(option or []))
-    outcome = progress.run(experiments, runs=runs, seed=seed, jobs=jobs)
+    outcome = progress.run(experiments, runs=runs, seed=seed, jobs=jobs, engine=engine)
     show(tables.simulation(outcome.rows), json_file)
     write_json(outcome.rows, json_file)
     if plot is not None and outcome.rows:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.experiments.engines import make_engine
 from tacit.experiments.spec import Experiment
 from tacit.typing import FloatArray
 
@@ -61,13 +62,9 @@ def prepare(experiment: Experiment, rounds: int = 1024) -> None:
         policy.play(block.contexts[:rounds], block.rewards[:rounds])
 
 
-def prepare_all(experiments: list[Experiment], jobs: int) -> None:
+def prepare_all(experiments: list[Experiment], jobs: int, engine: str = "joblib") -> None:
     """Prepare several experiments at the same time, in the processes that will run them."""
-    if jobs == 1 or len(experiments) == 1:
-        for experiment in experiments:
-            prepare(experiment)
-        return
-    for _ in _parallel(prepare, [(experiment,) for experiment in experiments], jobs):
+    for _ in make_engine(engine, jobs).finished(prepare, [(experiment,) for experiment in experiments]):
         pass
 
 
@@ -136,6 +133,7 @@ def run_all(
     runs: int,
     seed: int,
     jobs: int = 1,
+    engine: str = "joblib",
     journal: Path | None = None,
     on_run: Callable[[Experiment], None] = lambda _: None,
 ) -> list[Row]:
@@ -152,7 +150,8 @@ def run_all(
                 results[position, run] = found
                 on_run(experiment)
     try:
-        for position, run, result in _finished(experiments, open_tasks, seed, jobs):
+        tasks = [(experiments[position], position, seed, run) for position, run in open_tasks]
+        for position, run, result in make_engine(engine, jobs).finished(_task, tasks):
             results[position, run] = result
             kept.add(experiments[position], seed, run, result)
             on_run(experiments[position])
@@ -167,25 +166,6 @@ def run_all(
 
 def _task(experiment: Experiment, position: int, seed: int, run: int) -> tuple[int, int, RunResult]:
     return position, run, run_once(experiment, seed, run)
-
-
-def _finished(
-    experiments: list[Experiment], tasks: Iterable[tuple[int, int]], seed: int, jobs: int
-) -> Iterator[tuple[int, int, RunResult]]:
-    """Results as they come; one process for each job, and no threads below it."""
-    if jobs == 1:
-        for position, run in tasks:
-            yield _task(experiments[position], position, seed, run)
-        return
-    yield from _parallel(_task, [(experiments[i], i, seed, run) for i, run in tasks], jobs)
-
-
-def _parallel(function: Callable[..., Any], tasks: list[tuple[Any, ...]], jobs: int) -> Iterator[Any]:
-    from joblib import Parallel, delayed, parallel_config
-
-    with parallel_config(backend="loky", inner_max_num_threads=1):
-        pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-        yield from pool(delayed(function)(*task) for task in tasks)
 
 
 def row(experiment: Experiment, results: list[RunResult], seed: int) -> Row:

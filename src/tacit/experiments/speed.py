@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
 from tacit._version import __version__
+from tacit.experiments import floor
 from tacit.experiments.runner import Row, prepare
 from tacit.experiments.spec import Experiment
 from tacit.experiments.tables import Table, epsilon_text, number
@@ -22,44 +25,77 @@ from tacit.policies.state import size_in_bytes
 from tacit.typing import FloatArray
 
 LATENCY_ROUNDS = 2_000
+RUN_SECONDS = 20.0
+"""A run that takes longer is cut after the block under way, and not repeated; its row says how many rounds it had."""
 
 
 def environment_floor(experiment: Experiment) -> float:
     """Microseconds per round of drawing contexts and rewards alone."""
-    started = time.perf_counter()
-    for _ in experiment.environment().blocks(np.random.default_rng(0)):
-        pass
-    return 1e6 * (time.perf_counter() - started) / experiment.horizon
+    started, rounds = time.perf_counter(), 0
+    for block in experiment.environment().blocks(np.random.default_rng(0)):
+        rounds += block.rewards.shape[0]
+        if time.perf_counter() - started > RUN_SECONDS:
+            break
+    return 1e6 * (time.perf_counter() - started) / rounds
 
 
-FLOORS: Mapping[str, Callable[[Experiment], float]] = MappingProxyType({})
-"""Bare compiled loops by policy, environment included; `environment_floor` stands in for a policy without one."""
+def bare_floor(experiment: Experiment) -> float:
+    """Microseconds per round of the policy's arithmetic as one compiled loop, environment included."""
+    return floor.play_floor(experiment, np.random.default_rng(0), 0).us_per_round
 
 
-def measure(experiment: Experiment, repeats: int = 3) -> Row:
+class Run(NamedTuple):
+    """One run: microseconds per round, environment included, rounds played, and the state's peak size."""
+
+    us_per_round: float
+    rounds: int
+    state_bytes: int
+
+
+def measure(experiment: Experiment, repeats: int = 3, seconds: float = RUN_SECONDS) -> Row:
     """The best of ``repeats`` whole runs, compiled beforehand, and the latency of single calls."""
     prepare(experiment, min(experiment.horizon, LATENCY_ROUNDS))
-    floor_of = FLOORS.get(experiment.policy, environment_floor)
-    timings, memory = zip(*(_whole_run(experiment) for _ in range(repeats)), strict=True)
-    floor = min(floor_of(experiment) for _ in range(repeats))
+    own = floor.covers(experiment)
+    floor_of = bare_floor if own else environment_floor
+    floor_of(replace(experiment, horizon=16))  # compiles it
+    best, floor_us = whole_run(experiment, seconds), floor_of(experiment)
+    for _ in range(repeats - 1):
+        if best.us_per_round * best.rounds > 0.5e6 * seconds:
+            break
+        # In turn, so that a machine that slows down slows down both.
+        best = min(best, whole_run(experiment, seconds))
+        floor_us = min(floor_us, floor_of(experiment))
     select, update = _latencies(experiment)
     return {
         "policy": experiment.policy, "epsilon": experiment.epsilon, "link": experiment.link, "dim": experiment.dim,
-        "arms": experiment.arms, "horizon": experiment.horizon, "us_per_round": min(timings), "floor_us": floor,
-        "floor": "own loop" if experiment.policy in FLOORS else "environment", "ratio": min(timings) / floor,
-        "state_bytes": max(memory), "select_p50_us": _percentile(select, 50), "select_p99_us": _percentile(select, 99),
+        "arms": experiment.arms, "horizon": experiment.horizon, "us_per_round": best.us_per_round,
+        "rounds": best.rounds, "floor_us": floor_us, "floor": "bare loop" if own else "environment",
+        "ratio": best.us_per_round / floor_us, "state_bytes": best.state_bytes, "process_peak_bytes": _process_peak(),
+        "select_p50_us": _percentile(select, 50), "select_p99_us": _percentile(select, 99),
         "update_p50_us": _percentile(update, 50), "update_p99_us": _percentile(update, 99),
     }
 
 
-def _whole_run(experiment: Experiment) -> tuple[float, int]:
-    """Microseconds per round, environment included, and the state's peak size."""
-    policy, peak = experiment.make_policy(0), 0
+def whole_run(experiment: Experiment, seconds: float = math.inf) -> Run:
+    """Play the horizon, or as much of it as ``seconds`` allow."""
+    policy, peak, rounds = experiment.make_policy(0), 0, 0
     started = time.perf_counter()
     for block in experiment.environment().blocks(np.random.default_rng(0)):
         policy.play(block.contexts, block.rewards)
-        peak = max(peak, size_in_bytes(policy.state))
-    return 1e6 * (time.perf_counter() - started) / experiment.horizon, peak
+        peak, rounds = max(peak, size_in_bytes(policy.state)), rounds + block.rewards.shape[0]
+        if time.perf_counter() - started > seconds:
+            break
+    return Run(1e6 * (time.perf_counter() - started) / rounds, rounds, peak)
+
+
+def _process_peak() -> int:
+    """Largest memory of this process so far, compiler and all; 0 where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _latencies(experiment: Experiment) -> tuple[FloatArray, FloatArray]:
@@ -82,12 +118,20 @@ def _percentile(values: FloatArray, share: int) -> float:
     return float(np.percentile(values, share))
 
 
+def _ratio(row: Row) -> str:
+    return f"{row['ratio']:.1f}{'*' if row['floor'] == 'bare loop' else ''}"
+
+
+def _horizon(row: Row) -> str:
+    return f"{row['horizon']:,}" if row["rounds"] == row["horizon"] else f"{row['rounds']:,} of {row['horizon']:,}"
+
+
 def table(rows: Sequence[Row], before: Mapping[str, float]) -> Table:
     """Cost, ratio to the floor, latency and memory; ``before`` holds earlier costs by `identity`."""
     cells = [
         (
-            row["policy"], epsilon_text(row["epsilon"]), str(row["dim"]), str(row["arms"]), f"{row['horizon']:,}",
-            number(row["us_per_round"]), number(row["floor_us"]), f"{row['ratio']:.1f}",
+            row["policy"], epsilon_text(row["epsilon"]), str(row["dim"]), str(row["arms"]), _horizon(row),
+            number(row["us_per_round"]), number(row["floor_us"]), _ratio(row),
             f"{row['select_p50_us']:.0f} / {row['select_p99_us']:.0f}",
             f"{row['update_p50_us']:.0f} / {row['update_p99_us']:.0f}", f"{row['state_bytes'] / 1024:,.1f}",
             f"{row['us_per_round'] / before[identity(row)]:.2f}" if identity(row) in before else "-",
@@ -101,9 +145,50 @@ def table(rows: Sequence[Row], before: Mapping[str, float]) -> Table:
     notes = (
         "us/round: select, update and environment in the compiled loop, best of several runs.",
         "select, update: latencies in us through the Python API. vs last: ratio to the history's last entry.",
-        "floor: drawing contexts and rewards alone, or the policy's arithmetic as one bare loop where there is one.",
+        "floor: drawing contexts and rewards alone; all of stream-glm's arithmetic too, as one bare loop, "
+        "where there is a *.",
     )
-    return Table("Speed", columns, tuple(cells), notes=notes)
+    return Table("Speed", columns, tuple(cells), notes=(*notes, *growth(rows)))
+
+
+def growth(rows: Sequence[Row]) -> list[str]:
+    """How cost grows with d, as a fitted power, and with T, as a ratio; one sentence each.
+
+    Runs that were cut stay out: their mean cost is that of early rounds, which differ from later ones.
+    """
+    told = []
+    rows = [row for row in rows if row["rounds"] == row["horizon"]]
+    for policy, arms, horizon in dict.fromkeys((row["policy"], row["arms"], row["horizon"]) for row in rows):
+        group = [row for row in rows if (row["policy"], row["arms"], row["horizon"]) == (policy, arms, horizon)]
+        power = exponent({row["dim"]: row["us_per_round"] for row in group if row["dim"] >= _FIT_FROM})
+        if power is not None:
+            dims = sorted(row["dim"] for row in group if row["dim"] >= _FIT_FROM)
+            where = f"d = {dims[0]} to {dims[-1]}, K = {arms}, T = {horizon:,}"
+            told.append(f"{policy}: cost grows as d^{power:.2f}, {where}.")
+    for policy, arms, dim in dict.fromkeys((row["policy"], row["arms"], row["dim"]) for row in rows):
+        group = sorted(
+            (row for row in rows if (row["policy"], row["arms"], row["dim"]) == (policy, arms, dim)),
+            key=lambda row: int(row["horizon"]),
+        )
+        if len(group) > 1:
+            first, last = group[0], group[-1]
+            told.append(
+                f"{policy}, d = {dim}, K = {arms}: cost at T = {last['horizon']:,} is "
+                f"{last['us_per_round'] / first['us_per_round']:.2f} times that at T = {first['horizon']:,}, "
+                f"state {last['state_bytes'] / first['state_bytes']:.2f} times."
+            )
+    return told
+
+
+_FIT_FROM = 5
+"""Smallest dimension of the fit: below it the cost is all overhead."""
+
+
+def exponent(costs: Mapping[int, float]) -> float | None:
+    """Least-squares slope of log cost over log d; None for fewer than two dimensions."""
+    if len(costs) < 2:
+        return None
+    return float(np.polyfit(np.log(list(costs)), np.log(list(costs.values())), 1)[0])
 
 
 def identity(row: Row) -> str:

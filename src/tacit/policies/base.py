@@ -20,7 +20,7 @@ from tacit.policies import persistence
 from tacit.policies.decision import Decision, Pending
 from tacit.policies.setting import make_setting
 from tacit.policies.state import flatten, rebuild
-from tacit.policies.steps import NOT_FINITE, VALID, check_contexts, choose, decide, learn, play
+from tacit.policies.steps import NOT_FINITE, VALID, BoundSteps, bind_steps, check_contexts, play
 from tacit.policies.steps import advance as tick
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Ledger
@@ -29,6 +29,7 @@ from tacit.privacy.report import Model, PrivacyReport, no_privacy
 from tacit.typing import FloatArray, IntArray
 
 DEFAULT_REWARD_WINDOW = 100_000
+_NOTHING = np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class Policy(ABC):
         self._build()
         self._pending = Pending(self.memo_size, reward_window)
         self._claim: persistence.Claim | None = None
+        self._bound: BoundSteps | None = None
 
     # What a subclass supplies
 
@@ -137,39 +139,37 @@ class Policy(ABC):
 
     def select(self, contexts: npt.ArrayLike) -> Decision:
         """Choose an arm for one user, whose arms are the rows of ``contexts``, shape (K, d)."""
-        arms = self._checked_contexts(contexts, 2)
-        self._go_on_after_save()
-        self._before_ticks()
-        memo = np.empty(self.memo_size)
-        coins = self._draw_coins(1)[0]
-        arm, flag = decide(self.state, arms, self._draw_noise(1)[0], coins, memo)
-        if flag != 0:
-            self._on_event(flag)
-            arm = choose(self.state, arms, coins, memo)
-        return Decision(arm, self._pending.add(memo))
+        arms, memos = self._decide(self._checked_contexts(contexts, 2))
+        return Decision(arms.item(0), self._pending.add(memos[0]))
 
     def select_batch(self, contexts: npt.ArrayLike) -> list[Decision]:
         """Choose for many users at once, shape (N, K, d): one tick of the clock for all of them."""
         batch = self._checked_contexts(contexts, 3)
         if batch.shape[0] == 0:
             return []
+        arms, memos = self._decide(batch)
+        return [Decision(arm, self._pending.add(memo)) for arm, memo in zip(arms.tolist(), memos, strict=True)]
+
+    def _decide(self, contexts: FloatArray) -> tuple[IntArray, FloatArray]:
+        """One tick, then an arm and a memo for each user, in one compiled call."""
         self._go_on_after_save()
         self._before_ticks()
-        flag = tick(self.state, self._draw_noise(1)[0])
+        users = contexts.shape[0]
+        memos, arms = np.empty((users, self._pending.memo_size)), np.empty(users, dtype=np.int64)
+        size = self.noise_size
+        noise = self.noise.gaussian(self.noise_scale, size) if size else _NOTHING
+        coins = self._draw_coins(users)
+        flag = self._steps().decide(self.state, 1, contexts, noise, coins, memos, arms)
         if flag != 0:
             self._on_event(flag)
-        decisions = []
-        for arms, coins in zip(batch, self._draw_coins(batch.shape[0]), strict=True):
-            memo = np.empty(self.memo_size)
-            arm = choose(self.state, arms, coins, memo)
-            decisions.append(Decision(int(arm), self._pending.add(memo)))
-        return decisions
+            self._steps().decide(self.state, 0, contexts, noise, coins, memos, arms)
+        return arms, memos
 
     def update(self, decision: Decision | int, reward: float) -> None:
         """Report the reward of a decision: later, in any order, at most once."""
         identity = self._pending.find(decision)
         value = self._checked_reward(reward)
-        learn(self.state, self._pending.memo(identity), value)
+        self._steps().learn(self.state, self._pending.memo(identity), value)
         self._pending.discard(identity)
 
     def play(self, contexts: npt.ArrayLike, rewards: npt.ArrayLike) -> IntArray:
@@ -230,8 +230,9 @@ class Policy(ABC):
         """Write the whole state to ``path``.  It contains raw sums and waiting rows: as secret as the data.
 
         Exactly one of this object and the file can go on: the first to do so takes the other's right away, since noise
-        drawn twice for one release is a privacy loss.
+        drawn twice for one release is a privacy loss.  An earlier file of this object goes stale.
         """
+        self._go_on_after_save()  # else two files of one state, or a file and this object, could both go on
         header, arrays = self._snapshot()
         token = persistence.write(path, self.name, header, arrays)
         self._claim = persistence.Claim(token) if self.setting.private else None
@@ -269,29 +270,38 @@ class Policy(ABC):
             self._claim.take()
             self._claim = None
 
+    def _steps(self) -> BoundSteps:
+        """The steps of the present state, bound anew when an event or a restore replaced it."""
+        if self._bound is None or self._bound.state is not self.state:
+            self._bound = bind_steps(self.state)
+        return self._bound
+
     def _draw_noise(self, ticks: int) -> FloatArray:
-        if self.noise_size == 0:
-            return np.zeros((ticks, 0))
-        return self.noise.gaussian(self.noise_scale, (ticks, self.noise_size))
+        size = self.noise_size
+        return self.noise.gaussian(self.noise_scale, (ticks, size)) if size else np.zeros((ticks, 0))
 
     def _draw_coins(self, users: int) -> FloatArray:
-        return self._coins.random((users, self.coin_count))
+        count = self.coin_count
+        return self._coins.random((users, count)) if count else np.zeros((users, 0))
 
     def _checked_contexts(self, contexts: npt.ArrayLike, axes: int) -> FloatArray:
+        """Contexts of shape (N, K, d), in the form that kernels are compiled for; N is 1 when ``axes`` is 2."""
         try:
             array = np.ascontiguousarray(contexts, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise InvalidInput(f"contexts must be a numeric array: {error}") from error
-        form = "(K, d)" if axes == 2 else "(N, K, d)"
-        if array.ndim != axes or array.shape[-1] != self.setting.dim or array.shape[-2] == 0:
-            raise InvalidInput(
-                f"contexts must have shape {form} with K >= 1 and d = {self.setting.dim}, not {array.shape}"
-            )
-        status = check_contexts(array.reshape(-1, self.setting.dim))
+        if not array.flags.carray:
+            array = array.copy()  # read-only or unaligned: kernels are compiled for ordinary arrays alone
+        shape = array.shape
+        if len(shape) != axes or shape[-1] != self.setting.dim or shape[-2] == 0:
+            form = "(K, d)" if axes == 2 else "(N, K, d)"
+            raise InvalidInput(f"contexts must have shape {form} with K >= 1 and d = {self.setting.dim}, not {shape}")
+        block = array if axes == 3 else array[np.newaxis]
+        status = check_contexts(block)
         if status != VALID:
             what = "finite" if status == NOT_FINITE else "of Euclidean norm at most 1: divide by your largest norm"
             raise InvalidInput(f"contexts must be {what}")
-        return array
+        return block
 
     def _checked_reward(self, reward: float) -> float:
         try:

@@ -26,7 +26,7 @@ class Pending:
     """
 
     def __init__(self, memo_size: int, window: int) -> None:
-        self._memo_size = memo_size
+        self.memo_size = memo_size
         self._window = window
         self._memos: dict[int, FloatArray] = {}
         self._next_id = 0
@@ -83,10 +83,11 @@ class Pending:
     def to_arrays(self) -> dict[str, FloatArray | IntArray]:
         """All fields as arrays, for saving."""
         ids = np.array(list(self._memos), dtype=np.int64)
-        memos = np.array(list(self._memos.values()), dtype=np.float64).reshape(ids.size, self._memo_size)
+        memos = np.array(list(self._memos.values()), dtype=np.float64).reshape(ids.size, self.memo_size)
         return {"ids": ids, "memos": memos, "clock": np.array([self._next_id, self._oldest], dtype=np.int64)}
 
     def restore(self, ids: IntArray, memos: FloatArray, clock: IntArray) -> None:
         """Put back what ``to_arrays`` gave."""
-        self._memos = {int(i): memo.copy() for i, memo in zip(ids, memos, strict=True)}
+        rows = np.ascontiguousarray(memos, dtype=np.float64).reshape(ids.size, self.memo_size)
+        self._memos = {int(i): memo.copy() for i, memo in zip(ids, rows, strict=True)}
         self._next_id, self._oldest = int(clock[0]), int(clock[1])

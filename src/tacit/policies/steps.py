@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 from numba.extending import overload
 
@@ -98,25 +99,38 @@ _NORM_TOLERANCE = 1e-9
 
 @kernel
 def check_contexts(contexts: FloatArray) -> int:
-    """Whether all entries are finite and all rows lie in the unit ball."""
-    for k in range(contexts.shape[0]):
-        square = dot(contexts[k], contexts[k])
-        if not np.isfinite(square):
-            return NOT_FINITE
-        if square > 1.0 + _NORM_TOLERANCE:
-            return TOO_LONG
+    """Whether all entries are finite and all arms of all users lie in the unit ball."""
+    for user in range(contexts.shape[0]):
+        for k in range(contexts.shape[1]):
+            square = dot(contexts[user, k], contexts[user, k])
+            if not np.isfinite(square):
+                return NOT_FINITE
+            if square > 1.0 + _NORM_TOLERANCE:
+                return TOO_LONG
     return VALID
 
 
 @generic_kernel
 def decide(
-    state: Any, contexts: FloatArray, noise: FloatArray, coins: FloatArray, memo: FloatArray
-) -> tuple[int, int]:
-    """One tick and one choice: the arm and 0, or -1 and the event that must happen before the choice."""
-    flag = advance(state, noise)
-    if flag != 0:
-        return -1, flag
-    return choose(state, contexts, coins, memo), 0
+    state: Any,
+    ticks: int,
+    contexts: FloatArray,
+    noise: FloatArray,
+    coins: FloatArray,
+    memos: FloatArray,
+    arms: IntArray,
+) -> int:
+    """One tick for all users (none when ``ticks`` is 0), then a choice for each: 0, and their ``arms``.
+
+    Otherwise the event that must happen first; the call that follows it has ``ticks`` = 0.
+    """
+    if ticks != 0:
+        flag = advance(state, noise)
+        if flag != 0:
+            return flag
+    for user in range(contexts.shape[0]):
+        arms[user] = choose(state, contexts[user], coins[user], memos[user])
+    return 0
 
 
 @generic_kernel
@@ -145,3 +159,24 @@ def play(
             if flag != 0:
                 return t + 1, flag
     return rounds, 0
+
+
+class BoundSteps(NamedTuple):
+    """Compiled steps for one state: machine code without the look at types that every call of a kernel takes."""
+
+    state: Any
+    decide: Callable[..., int]
+    learn: Callable[..., None]
+
+
+def bind_steps(state: Any) -> BoundSteps:
+    """The steps of ``state``; arrays passed to them must be contiguous and aligned, of float64 (arms: int64).
+
+    To look up the type of a state of 30 arrays costs more than to choose an arm: docs/decisions/0005-compiled-steps.md
+    """
+    learner: Any = _STEPS[type(state)].learn
+    decider: Any = decide
+    vector, matrix, block = (numba.types.Array(numba.float64, axes, "C") for axes in (1, 2, 3))
+    types = (numba.int64, block, vector, matrix, matrix, numba.int64[::1])
+    kind = decider.typeof_pyval(state)
+    return BoundSteps(state, decider.compile((kind, *types)), learner.compile((kind, vector, numba.float64)))
