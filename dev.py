@@ -43,8 +43,17 @@ def install(kind: str) -> None:
     if not Path(PYTHON).exists():
         call(sys.executable, "-m", "venv", str(VENV))
     if not Path(UV).exists():
-        call(PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--require-hashes",
-             "-r", str(UV_REQUIREMENT))
+        call(
+            PYTHON,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--disable-pip-version-check",
+            "--require-hashes",
+            "-r",
+            str(UV_REQUIREMENT),
+        )
     call(UV, "pip", "install", "-q", "--python", PYTHON, "--require-hashes", "-r", str(lock))
     call(UV, "pip", "install", "-q", "--python", PYTHON, "--no-deps", "--no-build-isolation", "-e", ".")
     stamp.write_text(wanted)
@@ -75,11 +84,31 @@ def check() -> None:
 def lock() -> None:
     """Pin the newest versions that pyproject.toml admits."""
     install("dev")
-    common = ("--universal", "--generate-hashes", "--no-emit-index-url", "--no-header", "-q", "--upgrade",
-              "--python-version", "3.11")
+    common = (
+        "--universal",
+        "--generate-hashes",
+        "--no-emit-index-url",
+        "--no-header",
+        "-q",
+        "--upgrade",
+        "--python-version",
+        "3.11",
+    )
     call(UV, "pip", "compile", "pyproject.toml", "--group", "build", "-o", "requirements/run.txt", *common)
-    call(UV, "pip", "compile", "pyproject.toml", "--all-extras", "--group", "build", "--group", "dev",
-         "-o", "requirements/dev.txt", *common)
+    call(
+        UV,
+        "pip",
+        "compile",
+        "pyproject.toml",
+        "--all-extras",
+        "--group",
+        "build",
+        "--group",
+        "dev",
+        "-o",
+        "requirements/dev.txt",
+        *common,
+    )
     call(UV, "pip", "compile", "requirements/uv.in", "-o", "requirements/uv.txt", *common)
 
 

@@ -1,6 +1,6 @@
 """What each part of `stream-glm` is worth: one option changed at a time, as a Markdown table.
 
-    python benchmarks/ablation.py --runs 20 --seed 7 > ablation.md
+python benchmarks/ablation.py --runs 20 --seed 7 > ablation.md
 """
 
 from __future__ import annotations
@@ -15,10 +15,20 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "probit d=3 S=2": {"link": "probit", "dim": 3, "arms": 20, "horizon": 5_000, "theta_norm": 2.0},
     "logistic d=5 S=3.5": {"link": "logistic", "dim": 5, "arms": 20, "horizon": 15_000, "theta_norm": 3.5},
     "logistic d=3 fixed": {
-        "link": "logistic", "dim": 3, "arms": 20, "horizon": 5_000, "theta_norm": 3.5, "contexts": "fixed",
+        "link": "logistic",
+        "dim": 3,
+        "arms": 20,
+        "horizon": 5_000,
+        "theta_norm": 3.5,
+        "contexts": "fixed",
     },
     "logistic d=3 shift": {
-        "link": "logistic", "dim": 3, "arms": 20, "horizon": 5_000, "theta_norm": 3.5, "contexts": "shift",
+        "link": "logistic",
+        "dim": 3,
+        "arms": 20,
+        "horizon": 5_000,
+        "theta_norm": 3.5,
+        "contexts": "shift",
     },
 }
 VARIANTS: dict[str, dict[str, Any]] = {

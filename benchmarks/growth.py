@@ -1,6 +1,6 @@
 """How regret grows with the horizon: fitted exponents of T, as a Markdown table.
 
-    python benchmarks/growth.py --runs 5 --seed 1
+python benchmarks/growth.py --runs 5 --seed 1
 """
 
 from __future__ import annotations

@@ -62,9 +62,7 @@ def exact_sum(protocol: SumProtocol, rows: FloatArray) -> FloatArray:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--users", type=int, default=1_000_000)
     parser.add_argument("--dim", type=int, default=10)
     parser.add_argument("--epsilon", type=float, default=1.0)
@@ -89,11 +87,7 @@ def main() -> int:
     print(f"by sums      {sums_seconds:7.2f} s   limit {LIMIT_SUMS_SECONDS:g} s, best of three")
     print(f"peak memory  {gigabytes:7.2f} GB  limit {LIMIT_GIGABYTES:g} GB, rows included")
     print(f"rms error over noise_sd: bits {rms(bits - truth, sd):.3f}, sums {rms(sums - truth, sd):.3f}")
-    met = (
-        bits_seconds < LIMIT_BITS_SECONDS
-        and sums_seconds < LIMIT_SUMS_SECONDS
-        and gigabytes < LIMIT_GIGABYTES
-    )
+    met = bits_seconds < LIMIT_BITS_SECONDS and sums_seconds < LIMIT_SUMS_SECONDS and gigabytes < LIMIT_GIGABYTES
     return 0 if met else 1
 
 

@@ -1,7 +1,7 @@
 """Regret of `stream-glm` over settings and epsilons, as a Markdown table; seeds below 1000 were never tuned on.
 
-    python benchmarks/stream_regret.py --runs 20 --seed 1
-    python benchmarks/stream_regret.py --runs 4 --seed 1 --large      (d = 20 and delta = 1e-6 at T = 100,000)
+python benchmarks/stream_regret.py --runs 20 --seed 1
+python benchmarks/stream_regret.py --runs 4 --seed 1 --large      (d = 20 and delta = 1e-6 at T = 100,000)
 """
 
 from __future__ import annotations

@@ -54,7 +54,10 @@ def main() -> None:
             point = guess
             for _ in range(4):
                 found = minimize(
-                    loss, point, args=(horizon,), method="Nelder-Mead",
+                    loss,
+                    point,
+                    args=(horizon,),
+                    method="Nelder-Mead",
                     options={"maxfev": 20_000, "maxiter": 20_000, "xatol": 1e-6, "fatol": 1e-10, "adaptive": True},
                 )
                 point = found.x

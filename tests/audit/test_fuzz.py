@@ -38,10 +38,25 @@ COUNT = {"calls": 0}
 good_arms = st.integers(1, 5).flatmap(
     lambda k: st.lists(st.tuples(st.floats(-0.7, 0.7), st.floats(-0.7, 0.7)), min_size=k, max_size=k)
 )
-bad_arms: st.SearchStrategy[Any] = st.sampled_from([
-    [[2.0, 0.0]], [[math.nan, 0.0]], [[math.inf, 0.0]], [[0.1, 0.1, 0.1]], [], [[]], "text", None, 3.0,
-    [[1.0], [0.0, 1.0]], [[-1e308, 1e308]], np.zeros((0, DIM)), np.zeros((2, 2, DIM)), [["a", "b"]], [[1.001, 0.0]],
-])
+bad_arms: st.SearchStrategy[Any] = st.sampled_from(
+    [
+        [[2.0, 0.0]],
+        [[math.nan, 0.0]],
+        [[math.inf, 0.0]],
+        [[0.1, 0.1, 0.1]],
+        [],
+        [[]],
+        "text",
+        None,
+        3.0,
+        [[1.0], [0.0, 1.0]],
+        [[-1e308, 1e308]],
+        np.zeros((0, DIM)),
+        np.zeros((2, 2, DIM)),
+        [["a", "b"]],
+        [[1.001, 0.0]],
+    ]
+)
 bad_rewards = st.sampled_from([-0.1, 1.0 + 1e-6, math.nan, math.inf, -math.inf, "one", None, [1.0], 1e400])
 bad_decisions = st.sampled_from([-1, 10**9, 1.5, None, "0", True, (), 2**70])
 

@@ -16,9 +16,17 @@ from tacit.cli.app import app
 from tacit.privacy.noise import FastNoise
 
 WANTED = (
-    "noise halved", "sqrt(2) missing", "one clip removed", "noise of a node reused after restore",
-    "noise redrawn for a node", "a reward counted twice", "refresh triggered by private data",
-    "sensitivity of the score forgotten", "ledger charged for fewer rounds", "message one bit short", "n_min ignored",
+    "noise halved",
+    "sqrt(2) missing",
+    "one clip removed",
+    "noise of a node reused after restore",
+    "noise redrawn for a node",
+    "a reward counted twice",
+    "refresh triggered by private data",
+    "sensitivity of the score forgotten",
+    "ledger charged for fewer rounds",
+    "message one bit short",
+    "n_min ignored",
 )
 
 

@@ -21,8 +21,23 @@ from tacit.glm.links import LINKS
 
 SMALL = ["--link", "probit", "--dim", "3", "--arms", "5", "--horizon", "150", "--theta-norm", "2", "--jobs", "1"]
 FIELDS = {
-    "policy", "epsilon", "delta", "link", "dim", "arms", "horizon", "theta_norm", "contexts", "runs", "seed",
-    "regret_mean", "regret_std", "regret_se", "regret_curve", "us_per_round", "epsilon_spent",
+    "policy",
+    "epsilon",
+    "delta",
+    "link",
+    "dim",
+    "arms",
+    "horizon",
+    "theta_norm",
+    "contexts",
+    "runs",
+    "seed",
+    "regret_mean",
+    "regret_std",
+    "regret_se",
+    "regret_curve",
+    "us_per_round",
+    "epsilon_spent",
 }
 
 
@@ -71,7 +86,13 @@ def test_version_and_choices() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "demo", "simulate", "reproduce", "policies", "calibrate joint", "calibrate shuffle", "bench regret",
+        "demo",
+        "simulate",
+        "reproduce",
+        "policies",
+        "calibrate joint",
+        "calibrate shuffle",
+        "bench regret",
         "bench speed",
     ],
 )

@@ -115,7 +115,14 @@ def test_calibrate_refuses_what_has_no_noise() -> None:
 def test_calibrate_shuffle_states_message_and_noise() -> None:
     report = json.loads(tacit("calibrate", "shuffle", "--users", "10000", "--dim", "5", "--json", "-").stdout)
     wanted = {
-        "bits_per_coordinate", "bytes_per_user", "noise_sd", "central_gaussian_sd", "g", "b", "p", "min_users",
+        "bits_per_coordinate",
+        "bytes_per_user",
+        "noise_sd",
+        "central_gaussian_sd",
+        "g",
+        "b",
+        "p",
+        "min_users",
         "epsilon_at_80_percent_honest",
     }
     assert wanted <= set(report)

@@ -39,9 +39,7 @@ def check(arms: FloatArray, ridge: float) -> float:
     return value
 
 
-@pytest.mark.parametrize(
-    ("count", "dim"), [(20, 5), (20, 3), (5, 5), (3, 5), (200, 2), (50, 1), (60, 12), (1, 4)]
-)
+@pytest.mark.parametrize(("count", "dim"), [(20, 5), (20, 3), (5, 5), (3, 5), (200, 2), (50, 1), (60, 12), (1, 4)])
 @pytest.mark.parametrize("ridge", [0.0, 1e-6, 1e-2, 1.0, 100.0])
 def test_certificate_and_support(count: int, dim: int, ridge: float) -> None:
     rng = np.random.default_rng(count + dim)

@@ -15,14 +15,34 @@ from tacit.experiments.runner import CURVE_POINTS, Journal, Row, RunResult, prep
 from tacit.experiments.spec import Experiment, experiments_for
 
 SPEC_FIELDS = {
-    "policy", "epsilon", "delta", "link", "dim", "arms", "horizon", "theta_norm", "contexts", "runs", "seed",
-    "regret_mean", "regret_std", "regret_se", "regret_curve", "us_per_round", "epsilon_spent",
+    "policy",
+    "epsilon",
+    "delta",
+    "link",
+    "dim",
+    "arms",
+    "horizon",
+    "theta_norm",
+    "contexts",
+    "runs",
+    "seed",
+    "regret_mean",
+    "regret_std",
+    "regret_se",
+    "regret_curve",
+    "us_per_round",
+    "epsilon_spent",
 }
 
 
 def experiment(**changes: object) -> Experiment:
     settings: dict[str, object] = {
-        "policy": "random", "link": "probit", "dim": 3, "arms": 5, "horizon": 120, "theta_norm": 2.0
+        "policy": "random",
+        "link": "probit",
+        "dim": 3,
+        "arms": 5,
+        "horizon": 120,
+        "theta_norm": 2.0,
     }
     return Experiment(**{**settings, **changes})  # type: ignore[arg-type]
 
@@ -142,5 +162,6 @@ def test_private_policies_run_for_each_epsilon() -> None:
     setting = {"link": "probit", "dim": 3, "arms": 5, "horizon": 100, "theta_norm": 2.0}
     assert [e.epsilon for e in experiments_for("random", [1.0, 2.0], 0.1, setting)] == [None]
     assert [e.label for e in experiments_for("joint-glm", [1.0, math.inf], 0.1, setting)] == [
-        "joint-glm eps=1", "joint-glm eps=inf"
+        "joint-glm eps=1",
+        "joint-glm eps=inf",
     ]

@@ -17,17 +17,36 @@ from tacit.experiments.spec import Experiment
 
 def experiment(**changes: Any) -> Experiment:
     settings: dict[str, Any] = {
-        "policy": "stream-glm", "link": "logistic", "dim": 3, "arms": 8, "horizon": 900, "theta_norm": 2.0,
-        "epsilon": 4.0, "delta": 0.01,
+        "policy": "stream-glm",
+        "link": "logistic",
+        "dim": 3,
+        "arms": 8,
+        "horizon": 900,
+        "theta_norm": 2.0,
+        "epsilon": 4.0,
+        "delta": 0.01,
     }
     return Experiment(**(settings | changes))
 
 
 def measured(**changes: Any) -> Row:
     base: Row = {
-        "policy": "stream-glm", "epsilon": 4.0, "link": "logistic", "dim": 5, "arms": 20, "horizon": 10_000,
-        "rounds": 10_000, "us_per_round": 8.0, "floor_us": 4.0, "floor": "bare loop", "ratio": 2.0,
-        "state_bytes": 4096, "select_p50_us": 20.0, "select_p99_us": 50.0, "update_p50_us": 5.0, "update_p99_us": 9.0,
+        "policy": "stream-glm",
+        "epsilon": 4.0,
+        "link": "logistic",
+        "dim": 5,
+        "arms": 20,
+        "horizon": 10_000,
+        "rounds": 10_000,
+        "us_per_round": 8.0,
+        "floor_us": 4.0,
+        "floor": "bare loop",
+        "ratio": 2.0,
+        "state_bytes": 4096,
+        "select_p50_us": 20.0,
+        "select_p99_us": 50.0,
+        "update_p50_us": 5.0,
+        "update_p99_us": 9.0,
     }
     return base | changes
 

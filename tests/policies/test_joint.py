@@ -20,7 +20,13 @@ HORIZON = 600
 
 def make(**changes: Any) -> JointGLM:
     arguments: dict[str, Any] = {
-        "dim": 3, "horizon": HORIZON, "epsilon": 8.0, "delta": 0.02, "link": "probit", "theta_bound": 2.5, "seed": 5,
+        "dim": 3,
+        "horizon": HORIZON,
+        "epsilon": 8.0,
+        "delta": 0.02,
+        "link": "probit",
+        "theta_bound": 2.5,
+        "seed": 5,
     }
     return JointGLM(**(arguments | changes))
 

@@ -22,7 +22,13 @@ from tacit.typing import FloatArray
 
 def make(**changes: Any) -> StreamGLM:
     arguments: dict[str, Any] = {
-        "dim": 3, "horizon": 500, "epsilon": 2.0, "delta": 0.02, "link": "logistic", "theta_bound": 3.0, "seed": 5,
+        "dim": 3,
+        "horizon": 500,
+        "epsilon": 2.0,
+        "delta": 0.02,
+        "link": "logistic",
+        "theta_bound": 3.0,
+        "seed": 5,
     }
     return StreamGLM(**(arguments | changes))
 
@@ -30,7 +36,13 @@ def make(**changes: Any) -> StreamGLM:
 def filtered_run(rows: FloatArray, seed: int, fluctuation: float, noise_on: bool = True) -> tuple[Any, Any, Any]:
     horizon, size = rows.shape
     plan = plan_release(
-        "test", size, row_bound=1.0, row_norm=1.0, mu=1.0, factorization="toeplitz", horizon=horizon,
+        "test",
+        size,
+        row_bound=1.0,
+        row_norm=1.0,
+        mu=1.0,
+        factorization="toeplitz",
+        horizon=horizon,
         source=make_noise("fast", seed),
     )
     stream = plan.open()

@@ -29,7 +29,13 @@ KINDS = ["tree", "toeplitz"]
 
 def make_plan(kind: str, horizon: int, size: int = 3, mu: float = 1.0, noise: str = "fast") -> ContinualRelease:
     return plan_release(
-        "test", size, row_bound=math.sqrt(2.0), row_norm=1.0, mu=mu, factorization=kind, horizon=horizon,
+        "test",
+        size,
+        row_bound=math.sqrt(2.0),
+        row_norm=1.0,
+        mu=mu,
+        factorization=kind,
+        horizon=horizon,
         source=make_noise(noise, 7),
     )
 
@@ -164,7 +170,13 @@ def test_memory_does_not_grow_with_the_horizon() -> None:
 def test_exact_noise_keeps_every_number_on_its_grid() -> None:
     dim = 3
     plan = plan_release(
-        "exact", packed_size(dim), row_bound=math.sqrt(2.0), row_norm=1.0, mu=1.0, factorization="tree", horizon=40,
+        "exact",
+        packed_size(dim),
+        row_bound=math.sqrt(2.0),
+        row_norm=1.0,
+        mu=1.0,
+        factorization="tree",
+        horizon=40,
         source=make_noise("exact"),
     )
     stream, grid, rng = plan.open(), plan.source.grid, np.random.default_rng(1)
@@ -181,7 +193,13 @@ def test_exact_noise_keeps_every_number_on_its_grid() -> None:
 def test_exact_noise_refuses_real_coefficients() -> None:
     with pytest.raises(InvalidInput, match="tree"):
         plan_release(
-            "exact", 3, row_bound=1.0, row_norm=1.0, mu=1.0, factorization="toeplitz", horizon=10,
+            "exact",
+            3,
+            row_bound=1.0,
+            row_norm=1.0,
+            mu=1.0,
+            factorization="toeplitz",
+            horizon=10,
             source=make_noise("exact"),
         )
 
@@ -197,6 +215,12 @@ def test_no_noise_when_mu_is_infinite() -> None:
 def test_bad_budgets_are_refused(mu: float) -> None:
     with pytest.raises(InvalidInput, match="mu"):
         plan_release(
-            "bad", 3, row_bound=1.0, row_norm=1.0, mu=mu, factorization="tree", horizon=10,
+            "bad",
+            3,
+            row_bound=1.0,
+            row_norm=1.0,
+            mu=mu,
+            factorization="tree",
+            horizon=10,
             source=FastNoise(np.random.default_rng(0)),
         )

@@ -177,9 +177,7 @@ def test_renyi_conversion_anchors() -> None:
     assert 1.0 / mu_from(1.0, 1e-6) == pytest.approx(4.2247, abs=5e-5)
 
 
-@pytest.mark.parametrize(
-    ("orders", "curve"), [([1.0], [0.1]), ([2.0, 3.0], [0.1]), ([2.0], [-0.1]), ([], [])]
-)
+@pytest.mark.parametrize(("orders", "curve"), [([1.0], [0.1]), ([2.0, 3.0], [0.1]), ([2.0], [-0.1]), ([], [])])
 def test_bad_curves_are_refused(orders: list[float], curve: list[float]) -> None:
     with pytest.raises(InvalidInput):
         epsilon_from_renyi(orders, curve, 1e-6)

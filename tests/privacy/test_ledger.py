@@ -31,9 +31,7 @@ ORDERS = tuple(float(a) for a in np.arange(2, 65))
 SQRT2 = math.sqrt(2.0)
 
 
-def release(
-    share: float, budget: Budget = BUDGET, moving: float | None = None, count: int = 1
-) -> GaussianRelease:
+def release(share: float, budget: Budget = BUDGET, moving: float | None = None, count: int = 1) -> GaussianRelease:
     """A release that spends ``share`` of the budget's mu; ``moving`` is relative to its sensitivity."""
     return GaussianRelease("sum", share, 1.0 / budget.mu, count=count, moving_sensitivity=moving)
 
@@ -223,9 +221,7 @@ def test_renyi_curves_add_and_convert() -> None:
 def test_tails_are_added_to_delta() -> None:
     ledger = Ledger(BUDGET)
     ledger.charge(curve(0.005, tail_delta=4e-6))
-    assert ledger.epsilon_spent == pytest.approx(
-        epsilon_from_renyi(ORDERS, [0.005 * a for a in ORDERS], 6e-6)
-    )
+    assert ledger.epsilon_spent == pytest.approx(epsilon_from_renyi(ORDERS, [0.005 * a for a in ORDERS], 6e-6))
     assert not ledger.fits(curve(0.0001, tail_delta=6.1e-6))
     assert not ledger.fits(curve(0.0001, tail_delta=1e-6, count=7))
 
@@ -234,9 +230,7 @@ def test_tails_of_cohorts_count_for_the_two_that_a_row_can_touch() -> None:
     ledger = Ledger(BUDGET)
     for batch in range(6):
         ledger.charge(curve(0.005, tail_delta=2e-6, moving_sensitivity=0.5), f"batch {batch}")
-    assert ledger.epsilon_spent == pytest.approx(
-        epsilon_from_renyi(ORDERS, [0.005 * a for a in ORDERS], 6e-6)
-    )
+    assert ledger.epsilon_spent == pytest.approx(epsilon_from_renyi(ORDERS, [0.005 * a for a in ORDERS], 6e-6))
 
 
 def test_fixed_order_is_a_filter_on_that_order() -> None:
@@ -266,9 +260,7 @@ def test_returning_users_need_a_curve_that_reaches() -> None:
         Ledger(budget).charge(curve(0.0005))
     ledger = Ledger(budget)
     ledger.charge(curve(0.0005, reach=3.0))
-    assert ledger.epsilon_spent == pytest.approx(
-        epsilon_from_renyi(ORDERS, [0.0045 * a for a in ORDERS], 1e-5)
-    )
+    assert ledger.epsilon_spent == pytest.approx(epsilon_from_renyi(ORDERS, [0.0045 * a for a in ORDERS], 1e-5))
 
 
 def test_the_rule_does_not_change_under_way() -> None:

@@ -116,9 +116,7 @@ def test_damaged_states_are_refused(state: dict[str, object]) -> None:
 
 def test_secure_and_exact_ignore_seeds() -> None:
     for name in ("secure", "exact"):
-        assert not np.array_equal(
-            make_noise(name, 1).gaussian(1.0, 50), make_noise(name, 1).gaussian(1.0, 50)
-        )
+        assert not np.array_equal(make_noise(name, 1).gaussian(1.0, 50), make_noise(name, 1).gaussian(1.0, 50))
     assert SecureNoise().state() == {"name": "secure"}
 
 
@@ -205,9 +203,7 @@ def test_likelihood_ratio_of_the_lattice_lemma(steps: float) -> None:
 @pytest.mark.parametrize(("steps", "shift"), [(40.0, 10), (100.0, 60), (200.0, 40)])
 def test_discrete_gaussian_is_within_the_claim(steps: float, shift: int) -> None:
     """Its exact privacy, by an outside accountant, against Gaussian DP plus twice the slack."""
-    oracle = pld.from_discrete_gaussian_mechanism(
-        steps, sensitivity=shift, value_discretization_interval=1e-4
-    )
+    oracle = pld.from_discrete_gaussian_mechanism(steps, sensitivity=shift, value_discretization_interval=1e-4)
     for delta in (1e-6, 0.02):
         slack = discretisation_slack(1, steps)
         claim = epsilon_from(shift / steps, delta * math.exp(-slack) * (1 - 1e-6)) + 2.0 * slack

@@ -127,9 +127,7 @@ def vector_delta(protocol: SumProtocol, x: FloatArray, y: FloatArray, epsilon: f
 
 def random_rows(rng: np.random.Generator, count: int) -> FloatArray:
     """Users in the unit disc: on the circle for the most part, and on the axes and diagonals."""
-    angle = np.where(
-        rng.random(count) < 0.3, rng.integers(0, 8, count) * math.pi / 4, rng.uniform(0, 7, count)
-    )
+    angle = np.where(rng.random(count) < 0.3, rng.integers(0, 8, count) * math.pi / 4, rng.uniform(0, 7, count))
     radius = np.where(rng.random(count) < 0.8, 1.0, rng.random(count))
     return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
 
@@ -209,10 +207,7 @@ def test_more_honest_users_never_hurt_and_bounds_are_respected() -> None:
 
 
 def test_for_a_given_message_more_bits_mean_less_noise() -> None:
-    noise = [
-        calibrate(OuterProducts(5), 10**6, 1.0, 1e-6, max_bits=bits).noise_sd(10**6)
-        for bits in (12, 24, 48, 96)
-    ]
+    noise = [calibrate(OuterProducts(5), 10**6, 1.0, 1e-6, max_bits=bits).noise_sd(10**6) for bits in (12, 24, 48, 96)]
     assert noise == sorted(noise, reverse=True)
 
 

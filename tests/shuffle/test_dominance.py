@@ -62,8 +62,7 @@ def test_a_slope_four_percent_smaller_would_be_refuted() -> None:
     first, second = law(trials, p, 0.0, shift), law(trials, p, float(shift), shift)
     mu = 0.96 * dominance.slope * shift
     excess = [
-        hockey_stick(first, second, float(e)) - delta_from(mu, float(e)) - TAIL
-        for e in np.linspace(0.0, 6.0, 30) * mu
+        hockey_stick(first, second, float(e)) - delta_from(mu, float(e)) - TAIL for e in np.linspace(0.0, 6.0, 30) * mu
     ]
     assert max(excess) > 0.0
 

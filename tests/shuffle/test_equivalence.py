@@ -92,9 +92,7 @@ def test_bits_and_sums_agree_for_any_rows() -> None:
         assert np.all(exact_sd(rows) <= PROTOCOL.noise_sd(USERS))
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [("noise_numerator", NUMERATOR * 2 // 3), ("noise_bits", 4), ("grid", 4)]
-)
+@pytest.mark.parametrize(("field", "value"), [("noise_numerator", NUMERATOR * 2 // 3), ("noise_bits", 4), ("grid", 4)])
 def test_the_comparison_rejects_other_parameters(field: str, value: int) -> None:
     other = replace(PROTOCOL, **{field: value})  # type: ignore[arg-type]
     bits, sums = sample(by_bits, off_grid, 21)[:, 0], sample(sample_sum, off_grid, 32, other)[:, 0]

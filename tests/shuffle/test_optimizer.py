@@ -93,16 +93,12 @@ def test_newton_reaches_the_minimum_in_a_few_rounds(bits: bool) -> None:
 def test_newton_without_noise_converges_and_with_the_right_curvature_at_once() -> None:
     best = exact_minimum(10.0)
     assert np.linalg.norm(gradients(best).sum(axis=0) + 10.0 * best) < 1e-6
-    one = newton(
-        lambda t: gradients(t).sum(axis=0), hessian(best), best + 0.01, radius=RADIUS, rounds=1, ridge=10.0
-    )
+    one = newton(lambda t: gradients(t).sum(axis=0), hessian(best), best + 0.01, radius=RADIUS, rounds=1, ridge=10.0)
     assert np.linalg.norm(one.theta - best) < 2e-4
 
 
 def test_newton_stays_in_the_ball() -> None:
-    found = newton(
-        lambda t: gradients(t).sum(axis=0), 0.25 * X.T @ X, np.zeros(DIM), radius=0.5, rounds=30, ridge=1.0
-    )
+    found = newton(lambda t: gradients(t).sum(axis=0), 0.25 * X.T @ X, np.zeros(DIM), radius=0.5, rounds=30, ridge=1.0)
     assert np.linalg.norm(found.theta) == pytest.approx(0.5)
     shifts = np.random.default_rng(0).normal(size=(200, DIM))
     inside = 0.5 * shifts / np.maximum(np.linalg.norm(shifts, axis=1, keepdims=True), 1.0)

@@ -38,14 +38,16 @@ class Target:
     adversary: Adversary
 
 
-TARGETS: Final[Mapping[str, Target]] = MappingProxyType({
-    "stream-glm": Target({"horizon": 12}, 12, 1, largest_contribution),
-    "joint-glm": Target({"horizon": 16}, 16, 1, orthogonal_rows),
-    "joint-linucb": Target({"horizon": 12}, 12, 0, largest_contribution),
-    "shuffle-glm": Target({"horizon": 150}, 60, 0, largest_gradient),
-    "shuffle-linucb": Target({"horizon": None, "batch_size": 16}, 17, 0, orthogonal_rows),
-    "local-glm": Target({"horizon": 12, "warm_up": 0}, 10, 8, largest_gradient),
-})
+TARGETS: Final[Mapping[str, Target]] = MappingProxyType(
+    {
+        "stream-glm": Target({"horizon": 12}, 12, 1, largest_contribution),
+        "joint-glm": Target({"horizon": 16}, 16, 1, orthogonal_rows),
+        "joint-linucb": Target({"horizon": 12}, 12, 0, largest_contribution),
+        "shuffle-glm": Target({"horizon": 150}, 60, 0, largest_gradient),
+        "shuffle-linucb": Target({"horizon": None, "batch_size": 16}, 17, 0, orthogonal_rows),
+        "local-glm": Target({"horizon": 12, "warm_up": 0}, 10, 8, largest_gradient),
+    }
+)
 
 
 def _policy(name: str, epsilon: float, delta: float, seed: int, options: Mapping[str, Any]) -> Policy:

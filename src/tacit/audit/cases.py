@@ -35,33 +35,51 @@ class Case:
 
 _BASE: Final = {"dim": 3, "link": "logistic", "theta_bound": 2.0}
 _STREAMS: Final = (
-    {"horizon": 40}, {"horizon": None}, {"horizon": 64, "factorization": "tree"}, {"horizon": 40, "link": "probit"},
-    {"horizon": None, "factorization": "tree"}, {"horizon": 32, "factorization": "tree", "dim": 2},
+    {"horizon": 40},
+    {"horizon": None},
+    {"horizon": 64, "factorization": "tree"},
+    {"horizon": 40, "link": "probit"},
+    {"horizon": None, "factorization": "tree"},
+    {"horizon": 32, "factorization": "tree", "dim": 2},
 )
 
-CASES: Final[Mapping[str, Case]] = MappingProxyType({
-    case.policy: case
-    for case in (
-        Case("stream-glm", _STREAMS, note="the bound is attained at |theta| = S and for a row in the first leaf only"),
-        Case(
-            "joint-glm", (*_STREAMS, {"horizon": 30, "profile": "theory"}),
-            note="no row is worst for matrices and gradients at once; call k of both optimizers is charged together",
-        ),
-        Case("joint-linucb", _STREAMS, note="attained by two unit vectors at the worst angle in the first leaf"),
-        Case(
-            "shuffle-glm", ({"horizon": 150, "dim": 2}, {"horizon": 120, "dim": 2, "link": "probit"}), users=110,
-            groups=False, note="matrix and score have no common worst row; the binomial bound has its offset",
-        ),
-        Case(
-            "shuffle-linucb", ({"horizon": 60, "batch_size": 20}, {"horizon": None, "batch_size": 16, "dim": 2}),
-            users=50, groups=False, note="charged by its Renyi curve, which is looser than the Gaussian one",
-        ),
-        Case(
-            "local-glm", ({"horizon": 40}, {"horizon": 40, "link": "probit"}), groups=False, absent=False,
-            note="charged 2 L; two gradients of full length at one theta are never opposite",
-        ),
-    )
-})
+CASES: Final[Mapping[str, Case]] = MappingProxyType(
+    {
+        case.policy: case
+        for case in (
+            Case(
+                "stream-glm", _STREAMS, note="the bound is attained at |theta| = S and for a row in the first leaf only"
+            ),
+            Case(
+                "joint-glm",
+                (*_STREAMS, {"horizon": 30, "profile": "theory"}),
+                note="no row is worst for matrices and gradients at once; call k of both optimizers is charged together",
+            ),
+            Case("joint-linucb", _STREAMS, note="attained by two unit vectors at the worst angle in the first leaf"),
+            Case(
+                "shuffle-glm",
+                ({"horizon": 150, "dim": 2}, {"horizon": 120, "dim": 2, "link": "probit"}),
+                users=110,
+                groups=False,
+                note="matrix and score have no common worst row; the binomial bound has its offset",
+            ),
+            Case(
+                "shuffle-linucb",
+                ({"horizon": 60, "batch_size": 20}, {"horizon": None, "batch_size": 16, "dim": 2}),
+                users=50,
+                groups=False,
+                note="charged by its Renyi curve, which is looser than the Gaussian one",
+            ),
+            Case(
+                "local-glm",
+                ({"horizon": 40}, {"horizon": 40, "link": "probit"}),
+                groups=False,
+                absent=False,
+                note="charged 2 L; two gradients of full length at one theta are never opposite",
+            ),
+        )
+    }
+)
 
 
 @contextmanager
@@ -122,7 +140,11 @@ def replay_one(
     )
     late = case.absent and index % 3 == 1
     world = make_world(
-        rng, first, adversary, users=case.users, late=late,
+        rng,
+        first,
+        adversary,
+        users=case.users,
+        late=late,
         save_at=int(rng.integers(1, case.users)) if index % 8 == 3 else None,
         group=3 if case.groups and index % 5 == 4 else 1,
     )

@@ -213,26 +213,28 @@ def small_batch() -> list[str]:
     return found
 
 
-CHECKS: Final[Mapping[str, Check]] = MappingProxyType({
-    "replay of joint-glm": replay_check(
-        "joint-glm", ({"horizon": 40}, {"horizon": 40, "factorization": "tree"}), (orthogonal_rows, switching_rows)
-    ),
-    "replay of joint-glm, theory": replay_check(
-        "joint-glm", ({"horizon": 40, "profile": "theory"},), (switching_rows,), pairs=6
-    ),
-    "replay of stream-glm": replay_check("stream-glm", ({"horizon": 40},), (largest_contribution,), pairs=10),
-    "replay of joint-linucb": replay_check("joint-linucb", ({"horizon": 40},), (largest_contribution,), pairs=10),
-    "replay of joint-linucb, counts": replay_check(
-        "joint-linucb", ({"horizon": 40, "link": "log"},), (excessive_rows,), pairs=4
-    ),
-    "replay of shuffle-linucb": replay_check(
-        "shuffle-linucb", ({"horizon": 60, "batch_size": 20},), (missing_rows,), pairs=6
-    ),
-    "noise scale": noise_scale,
-    "fresh noise": fresh_noise,
-    "resumed once": resumed_once,
-    "stream reference": stream_reference,
-    "message width": message_width,
-    "shuffled noise": shuffled_noise,
-    "smallest batch": small_batch,
-})
+CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
+    {
+        "replay of joint-glm": replay_check(
+            "joint-glm", ({"horizon": 40}, {"horizon": 40, "factorization": "tree"}), (orthogonal_rows, switching_rows)
+        ),
+        "replay of joint-glm, theory": replay_check(
+            "joint-glm", ({"horizon": 40, "profile": "theory"},), (switching_rows,), pairs=6
+        ),
+        "replay of stream-glm": replay_check("stream-glm", ({"horizon": 40},), (largest_contribution,), pairs=10),
+        "replay of joint-linucb": replay_check("joint-linucb", ({"horizon": 40},), (largest_contribution,), pairs=10),
+        "replay of joint-linucb, counts": replay_check(
+            "joint-linucb", ({"horizon": 40, "link": "log"},), (excessive_rows,), pairs=4
+        ),
+        "replay of shuffle-linucb": replay_check(
+            "shuffle-linucb", ({"horizon": 60, "batch_size": 20},), (missing_rows,), pairs=6
+        ),
+        "noise scale": noise_scale,
+        "fresh noise": fresh_noise,
+        "resumed once": resumed_once,
+        "stream reference": stream_reference,
+        "message width": message_width,
+        "shuffled noise": shuffled_noise,
+        "smallest batch": small_batch,
+    }
+)

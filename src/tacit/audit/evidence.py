@@ -214,6 +214,11 @@ def _mutant(task: Task) -> list[Evidence]:
 
 
 _PERFORMERS: Final[dict[str, Callable[[Task], list[Evidence]]]] = {
-    "mechanism": _mechanism, "policy": _policy, "probes": _probes, "replay": _replay, "paper": _paper,
-    "check": _check, "mutant": _mutant,
+    "mechanism": _mechanism,
+    "policy": _policy,
+    "probes": _probes,
+    "replay": _replay,
+    "paper": _paper,
+    "check": _check,
+    "mutant": _mutant,
 }

@@ -68,8 +68,14 @@ def attack_stream(factorization: str) -> Attack:
 
     def attack(epsilon: float, delta: float, runs: int, rng: np.random.Generator) -> Samples:
         plan = plan_release(
-            "audited", 3, row_bound=math.sqrt(2.0), row_norm=1.0, mu=mu_from(epsilon, delta),
-            factorization=factorization, horizon=LEAVES, source=FastNoise(rng),
+            "audited",
+            3,
+            row_bound=math.sqrt(2.0),
+            row_norm=1.0,
+            mu=mu_from(epsilon, delta),
+            factorization=factorization,
+            horizon=LEAVES,
+            source=FastNoise(rng),
         )
         Ledger(Budget(epsilon, delta)).charge(plan.event())
         stream, others = plan.open(), np.tile(packed(0.1 * np.eye(2)), (LEAVES, 1))
@@ -116,8 +122,17 @@ def attack_gradient(epsilon: float, delta: float, runs: int, rng: np.random.Gene
         features[0], rewards[0] = x, reward
         out = np.empty(2)
         clipped_gradient_sum(
-            problem.link.code, features, rewards, USERS, np.ones(USERS, dtype=np.uint8), ALL_ROWS,
-            np.array([problem.theta_bound, 0.0]), problem.reward_bound, problem.residual_bound, release.grid, out,
+            problem.link.code,
+            features,
+            rewards,
+            USERS,
+            np.ones(USERS, dtype=np.uint8),
+            ALL_ROWS,
+            np.array([problem.theta_bound, 0.0]),
+            problem.reward_bound,
+            problem.residual_bound,
+            release.grid,
+            out,
         )
         sums.append(out)
     direction, middle = (sums[1] - sums[0]) / release.event.noise_sd**2, 0.5 * (sums[0] + sums[1])
@@ -171,10 +186,12 @@ def release_bits(protocol: SumProtocol, rows: FloatArray, rng: np.random.Generat
     return analyze(protocol, shuffler.release(rng))
 
 
-MECHANISMS: Final[Mapping[str, Attack]] = MappingProxyType({
-    "tree": attack_stream("tree"),
-    "toeplitz": attack_stream("toeplitz"),
-    "gradient": attack_gradient,
-    "shuffle-sum": attack_shuffle(sample_sum),
-    "shuffle-bits": attack_shuffle(release_bits),
-})
+MECHANISMS: Final[Mapping[str, Attack]] = MappingProxyType(
+    {
+        "tree": attack_stream("tree"),
+        "toeplitz": attack_stream("toeplitz"),
+        "gradient": attack_gradient,
+        "shuffle-sum": attack_shuffle(sample_sum),
+        "shuffle-bits": attack_shuffle(release_bits),
+    }
+)

@@ -33,7 +33,7 @@ def distributions(found: Sequence[Evidence], path: Path) -> None:
     figure, axes = plt.subplots(lines, columns, figsize=size, squeeze=False, layout="constrained")
     for panel, group in zip(axes.flat, groups.values(), strict=False):
         _panel(panel, group)
-    for panel in list(axes.flat)[len(groups):]:
+    for panel in list(axes.flat)[len(groups) :]:
         panel.set_visible(False)
     figure.savefig(path, dpi=130)
     plt.close(figure)

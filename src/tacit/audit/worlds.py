@@ -157,7 +157,12 @@ def missing_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[R
 
 
 ADVERSARIES: Final[tuple[Adversary, ...]] = (
-    random_rows, opposite_rows, orthogonal_rows, switching_rows, largest_contribution, largest_gradient,
+    random_rows,
+    opposite_rows,
+    orthogonal_rows,
+    switching_rows,
+    largest_contribution,
+    largest_gradient,
 )
 ABSENT: Final[tuple[Adversary, ...]] = (late_rows, missing_rows)
 """Where the guarantee covers rewards that come late or never."""

@@ -57,9 +57,7 @@ def audit(
     _finish(found)
 
 
-def _tasks(
-    name: str, epsilons: list[float], delta: float, confidence: float, effort: object, seed: int
-) -> list[Task]:
+def _tasks(name: str, epsilons: list[float], delta: float, confidence: float, effort: object, seed: int) -> list[Task]:
     from tacit.audit import evidence
 
     assert isinstance(effort, evidence.Effort)
@@ -67,9 +65,7 @@ def _tasks(
         return evidence.mutant_tasks()
     known = evidence.names()
     wanted = known if name == ALL else names(name, "NAME", [*known, ALL, MUTANTS])
-    tasks = evidence.tasks_for(
-        wanted, epsilons=epsilons, delta=delta, confidence=confidence, effort=effort, seed=seed
-    )
+    tasks = evidence.tasks_for(wanted, epsilons=epsilons, delta=delta, confidence=confidence, effort=effort, seed=seed)
     if name == ALL:
         tasks += evidence.paper_tasks(delta, seed) + evidence.mutant_tasks()
     return tasks
@@ -94,8 +90,13 @@ def _table(name: str, delta: float, confidence: float, found: list[Evidence]) ->
 
     cells = tuple(
         (
-            evidence.name, evidence.method, _number(evidence.claim), _number(evidence.lower_bound),
-            f"{evidence.runs:>7,}", evidence.verdict, evidence.detail,
+            evidence.name,
+            evidence.method,
+            _number(evidence.claim),
+            _number(evidence.lower_bound),
+            f"{evidence.runs:>7,}",
+            evidence.verdict,
+            evidence.detail,
         )
         for evidence in found
     )

@@ -74,8 +74,14 @@ def regret(
     check_writable(markdown, json_file, journal)
     kinds = names(contexts, "--contexts", get_args(ContextName))
     wanted = leaderboard.grid(
-        policies=_policies(policies), contexts=kinds, links=names(links, "--links", get_args(LinkName)),
-        dims=integers(dims, "--dims"), epsilons=numbers(epsilon, "--epsilon"), delta=delta, arms=arms, horizon=horizon,
+        policies=_policies(policies),
+        contexts=kinds,
+        links=names(links, "--links", get_args(LinkName)),
+        dims=integers(dims, "--dims"),
+        epsilons=numbers(epsilon, "--epsilon"),
+        delta=delta,
+        arms=arms,
+        horizon=horizon,
         theta_norm=theta_norm,
     )
     experiments, refused = progress.runnable(wanted)
@@ -122,8 +128,14 @@ def speed(
 
     check_writable(plot, history, markdown, json_file)
     wanted = _speed_grid(
-        _policies(policies), integers(dims, "--dims"), integers(arms, "--arms"), integers(horizons, "--horizons"),
-        link, epsilon, delta, theta_norm,
+        _policies(policies),
+        integers(dims, "--dims"),
+        integers(arms, "--arms"),
+        integers(horizons, "--horizons"),
+        link,
+        epsilon,
+        delta,
+        theta_norm,
     )
     experiments, refused = progress.runnable(wanted)
     rows = []
@@ -155,7 +167,13 @@ def _policies(text: str | None) -> list[str]:
 
 
 def _speed_grid(
-    policies: list[str], dims: list[int], arms: list[int], horizons: list[int], link: str, epsilon: float, delta: float,
+    policies: list[str],
+    dims: list[int],
+    arms: list[int],
+    horizons: list[int],
+    link: str,
+    epsilon: float,
+    delta: float,
     theta_norm: float,
 ) -> list[Experiment]:
     from tacit.experiments.spec import experiments_for
@@ -168,10 +186,15 @@ def _speed_grid(
         for count in arms
         for horizon in horizons
         for experiment in experiments_for(
-            policy, [epsilon], delta,
+            policy,
+            [epsilon],
+            delta,
             {
                 "link": link if link in policy_class(policy).links else policy_class(policy).links[0],
-                "dim": dim, "arms": count, "horizon": horizon, "theta_norm": theta_norm,
+                "dim": dim,
+                "arms": count,
+                "horizon": horizon,
+                "theta_norm": theta_norm,
             },
         )
     ]

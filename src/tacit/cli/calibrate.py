@@ -57,9 +57,15 @@ def _streamed_policies() -> list[str]:
 
 
 _SHUFFLE_LINES = {
-    "bits_per_coordinate": "bits per coordinate", "bytes_per_user": "bytes per user", "noise_sd": "noise sd / Delta",
-    "central_gaussian_sd": "central Gaussian sd / Delta", "g": "grid g", "b": "noise bits b",
-    "p": "noise probability p", "min_users": "smallest batch", "epsilon_at_80_percent_honest": "epsilon, 80% honest",
+    "bits_per_coordinate": "bits per coordinate",
+    "bytes_per_user": "bytes per user",
+    "noise_sd": "noise sd / Delta",
+    "central_gaussian_sd": "central Gaussian sd / Delta",
+    "g": "grid g",
+    "b": "noise bits b",
+    "p": "noise probability p",
+    "min_users": "smallest batch",
+    "epsilon_at_80_percent_honest": "epsilon, 80% honest",
 }
 
 
@@ -83,10 +89,7 @@ def shuffle(
     check_writable(json_file)
     report: dict[str, Any] = matrix_report(users, dim, epsilon, delta)
     paper: dict[str, Any] = report["paper"]
-    cells = [
-        (label, _number(report.get(key)), _number(paper.get(key)))
-        for key, label in _SHUFFLE_LINES.items()
-    ]
+    cells = [(label, _number(report.get(key)), _number(paper.get(key))) for key, label in _SHUFFLE_LINES.items()]
     title = f"One {dim} x {dim} matrix from {users:,} users at epsilon = {epsilon:g}, delta = {delta:g}"
     show(Table(title, ("", "calibrated", "the paper's constants"), tuple(cells)), json_file)
     write_json(report, json_file)

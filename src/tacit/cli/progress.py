@@ -65,7 +65,12 @@ def run(
             progress.update(task, completed=done, description=experiment.label)
 
         rows = run_all(
-            list(experiments), runs=runs, seed=seed, jobs=min(jobs, max(1, total)), engine=engine, journal=journal,
+            list(experiments),
+            runs=runs,
+            seed=seed,
+            jobs=min(jobs, max(1, total)),
+            engine=engine,
+            journal=journal,
             on_run=count,
         )
         progress.update(task, description="runs")
@@ -78,8 +83,13 @@ def bar(title: str, total: int) -> Iterator[tuple[Progress, TaskID]]:
     from rich import progress as parts
 
     columns = (
-        parts.TextColumn("{task.description:<22}"), parts.BarColumn(bar_width=30), parts.MofNCompleteColumn(),
-        parts.TextColumn("done,"), parts.TimeElapsedColumn(), parts.TextColumn("gone,"), parts.TimeRemainingColumn(),
+        parts.TextColumn("{task.description:<22}"),
+        parts.BarColumn(bar_width=30),
+        parts.MofNCompleteColumn(),
+        parts.TextColumn("done,"),
+        parts.TimeElapsedColumn(),
+        parts.TextColumn("gone,"),
+        parts.TimeRemainingColumn(),
         parts.TextColumn("left"),
     )
     with parts.Progress(*columns, console=messages()) as progress:

@@ -44,7 +44,11 @@ def reproduce(
     studies = [make() for name, make in STUDIES.items() if study in (name, "all")]
     outcome = progress.run(
         [experiment for chosen in studies for experiment in chosen.experiments()],
-        runs=runs, seed=seed, jobs=jobs, engine=engine, journal=out / "journal.jsonl",
+        runs=runs,
+        seed=seed,
+        jobs=jobs,
+        engine=engine,
+        journal=out / "journal.jsonl",
     )
     rows: list[Row] = []
     for chosen in studies:

@@ -76,7 +76,11 @@ def simulate(
 
     check_writable(plot, json_file)
     setting = {
-        "link": link, "dim": dim, "arms": _arms(contexts, dim, arms), "horizon": horizon, "theta_norm": theta_norm,
+        "link": link,
+        "dim": dim,
+        "arms": _arms(contexts, dim, arms),
+        "horizon": horizon,
+        "theta_norm": theta_norm,
         "contexts": contexts,
     }
     experiments = _experiments(_policies(policy), numbers(epsilon, "--epsilon"), delta, setting, _parse(option or []))

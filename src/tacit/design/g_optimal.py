@@ -107,9 +107,7 @@ def _greedy_start(arms: FloatArray, weights: FloatArray) -> None:
 
 
 @kernel
-def _refresh(
-    arms: FloatArray, ridge: float, weights: FloatArray, inverse: FloatArray, variances: FloatArray
-) -> None:
+def _refresh(arms: FloatArray, ridge: float, weights: FloatArray, inverse: FloatArray, variances: FloatArray) -> None:
     """Inverse and variances from the weights, free of the rounding that updates gather."""
     count, dim = arms.shape
     matrix = np.zeros((dim, dim))
@@ -129,9 +127,7 @@ def _refresh(
 
 
 @kernel
-def _exchange(
-    arms: FloatArray, ridge: float, weights: FloatArray, inverse: FloatArray, variances: FloatArray
-) -> None:
+def _exchange(arms: FloatArray, ridge: float, weights: FloatArray, inverse: FloatArray, variances: FloatArray) -> None:
     """Exchange weight until the certificate holds; variances are exact on return."""
     count, dim = arms.shape
     to, away = np.empty(dim), np.empty(dim)

@@ -83,9 +83,7 @@ def _dependency(arms: FloatArray, used: np.ndarray[tuple[int], np.dtype[np.intp]
 
 
 @kernel
-def _slide(
-    weights: FloatArray, used: np.ndarray[tuple[int], np.dtype[np.intp]], direction: FloatArray
-) -> None:
+def _slide(weights: FloatArray, used: np.ndarray[tuple[int], np.dtype[np.intp]], direction: FloatArray) -> None:
     """Move the weights along ``direction``, the way in which a weight vanishes soonest, until one does."""
     forward, backward = np.inf, np.inf
     for c in range(used.shape[0]):

@@ -25,7 +25,14 @@ def joint_report(
     reports: list[Report] = []
     for name in FACTORIZATIONS:
         made = make_policy(
-            policy, dim=dim, horizon=horizon, epsilon=epsilon, delta=delta, link=link, theta_bound=theta_norm, seed=0,
+            policy,
+            dim=dim,
+            horizon=horizon,
+            epsilon=epsilon,
+            delta=delta,
+            link=link,
+            theta_bound=theta_norm,
+            seed=0,
             factorization=name,
         )
         if not isinstance(made, StreamedPolicy):
@@ -44,8 +51,13 @@ def _streams(policy: StreamedPolicy, name: str, horizon: int) -> list[Report]:
         assert not isinstance(event, RenyiRelease)
         reports.append(
             _report(
-                name, event.name, sensitivity=event.sensitivity / column_norm, column_norm=column_norm, mu=event.mu,
-                noise_sd=event.noise_sd, worst_prefix_sd_per_unit=per_unit,
+                name,
+                event.name,
+                sensitivity=event.sensitivity / column_norm,
+                column_norm=column_norm,
+                mu=event.mu,
+                noise_sd=event.noise_sd,
+                worst_prefix_sd_per_unit=per_unit,
                 worst_prefix_sd=event.noise_sd * per_unit / column_norm,
             )
         )
@@ -59,8 +71,14 @@ def _calls(policy: StreamedPolicy, name: str) -> list[Report]:
         assert not isinstance(event, RenyiRelease)
         reports.append(
             _report(
-                name, event.name, sensitivity=event.sensitivity, column_norm=None, mu=event.mu, noise_sd=event.noise_sd,
-                worst_prefix_sd_per_unit=None, worst_prefix_sd=None,
+                name,
+                event.name,
+                sensitivity=event.sensitivity,
+                column_norm=None,
+                mu=event.mu,
+                noise_sd=event.noise_sd,
+                worst_prefix_sd_per_unit=None,
+                worst_prefix_sd=None,
             )
         )
     return reports

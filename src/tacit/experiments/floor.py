@@ -252,8 +252,18 @@ def play_floor(experiment: Experiment, world: np.random.Generator, seed: int) ->
         radii, uniforms = world.random((rounds, experiment.arms)), world.random(rounds)
         noise = policy.noise.gaussian(policy.noise_scale, (rounds, policy.noise_size))
         regret += bare_loop(
-            state.constants, policy.noise_scale, float(state.rows.fluctuation[0]), state.stream.decay,
-            state.stream.weight, truth, points, radii, uniforms, noise, memory, arms[start : start + rounds],
+            state.constants,
+            policy.noise_scale,
+            float(state.rows.fluctuation[0]),
+            state.stream.decay,
+            state.stream.weight,
+            truth,
+            points,
+            radii,
+            uniforms,
+            noise,
+            memory,
+            arms[start : start + rounds],
         )
     return Played(arms, regret, 1e6 * (time.perf_counter() - started) / experiment.horizon)
 

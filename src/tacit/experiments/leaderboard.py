@@ -35,8 +35,12 @@ def grid(
             list(epsilons),
             delta,
             {
-                "link": link, "dim": dim, "arms": 2 * dim if kind == "assouad" else arms, "horizon": horizon,
-                "theta_norm": theta_norm, "contexts": kind,
+                "link": link,
+                "dim": dim,
+                "arms": 2 * dim if kind == "assouad" else arms,
+                "horizon": horizon,
+                "theta_norm": theta_norm,
+                "contexts": kind,
             },
         )
     ]

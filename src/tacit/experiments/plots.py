@@ -20,7 +20,13 @@ from tacit.experiments.tables import epsilon_text
 
 # Okabe and Ito's colours, without the yellow, which is too faint for lines.
 _BLACK, _ORANGE, _SKY, _GREEN, _BLUE, _RED, _PINK = (
-    "#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7",
+    "#000000",
+    "#E69F00",
+    "#56B4E9",
+    "#009E73",
+    "#0072B2",
+    "#D55E00",
+    "#CC79A7",
 )
 _GREY = "#767676"
 _CROWDED = 10.0
@@ -98,8 +104,15 @@ def _draw_curve(axis: Axes, row: Row, look: Look, dash: Any, *, first: int, with
     means, errors = [0.0, *row["regret_curve"]][first:], [0.0, *row["regret_curve_se"]][first:]
     name = row["policy"] if row["epsilon"] is None else f"{row['policy']}, ε = {epsilon_text(row['epsilon'])}"
     axis.plot(
-        rounds, means, color=look.colour, linestyle=dash, marker=look.marker, markersize=5, markevery=(5, 9),
-        linewidth=1.6, label=f"{name}: {means[-1]:,.0f}" if with_result else name,
+        rounds,
+        means,
+        color=look.colour,
+        linestyle=dash,
+        marker=look.marker,
+        markersize=5,
+        markevery=(5, 9),
+        linewidth=1.6,
+        label=f"{name}: {means[-1]:,.0f}" if with_result else name,
     )
     low = [value - error for value, error in zip(means, errors, strict=True)]
     high = [value + error for value, error in zip(means, errors, strict=True)]
@@ -123,8 +136,14 @@ def price_of_privacy(rows: Sequence[Row], published: dict[float, float], path: P
         label = "the paper's Private-GLM, as published"
         heights[label] = max(published.values())
         axis.plot(
-            list(published), list(published.values()), color=_GREY, linestyle=_DASHES[3], marker="o", markersize=7,
-            markerfacecolor="white", label=label,
+            list(published),
+            list(published.values()),
+            color=_GREY,
+            linestyle=_DASHES[3],
+            marker="o",
+            markersize=7,
+            markerfacecolor="white",
+            label=label,
         )
     for policy in dict.fromkeys(row["policy"] for row in rows if row["epsilon"] is not None):
         own = [row for row in rows if row["policy"] == policy]
@@ -147,13 +166,26 @@ def _draw_against_epsilon(axis: Axes, rows: Sequence[Row], look: Look) -> str:
     label = f"{rows[0]['policy']} (tacit), private"
     x, y = [float(row["epsilon"]) for row in rows], [row["regret_mean"] for row in rows]
     axis.errorbar(
-        x, y, yerr=[row["regret_se"] for row in rows], color=look.colour, marker=look.marker, markersize=7,
-        linewidth=1.8, capsize=3, label=label,
+        x,
+        y,
+        yerr=[row["regret_se"] for row in rows],
+        color=look.colour,
+        marker=look.marker,
+        markersize=7,
+        linewidth=1.8,
+        capsize=3,
+        label=label,
     )
     for epsilon, regret in zip(x, y, strict=True):
         axis.annotate(
-            f"{regret:,.0f}", (epsilon, regret), textcoords="offset points", xytext=(0, 9), ha="center", fontsize=9,
-            color=look.colour, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
+            f"{regret:,.0f}",
+            (epsilon, regret),
+            textcoords="offset points",
+            xytext=(0, 9),
+            ha="center",
+            fontsize=9,
+            color=look.colour,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
         )
     return label
 
@@ -207,8 +239,12 @@ def _legend(axis: Axes, order: Sequence[float]) -> None:
     handles, labels = axis.get_legend_handles_labels()
     ranked = sorted(range(len(labels)), key=lambda position: -order[position])
     axis.legend(
-        [handles[position] for position in ranked], [labels[position] for position in ranked], loc="center left",
-        bbox_to_anchor=(1.02, 0.5), frameon=False, handlelength=4.5,
+        [handles[position] for position in ranked],
+        [labels[position] for position in ranked],
+        loc="center left",
+        bbox_to_anchor=(1.02, 0.5),
+        frameon=False,
+        handlelength=4.5,
         fontsize=8 if len(labels) > 14 else 9,
     )
 

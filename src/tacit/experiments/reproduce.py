@@ -17,9 +17,7 @@ from tacit.policies.registry import POLICIES, policy_class
 PAPER_DELTA = 0.02
 PRIVATE = ("joint-glm", "stream-glm")
 """Policies that stand beside the paper's Private-GLM."""
-_TITLES = MappingProxyType(
-    {"glm-ucb": "GLM-UCB", "gloc": "GLOC", "rs-glinucb": "RS-GLinUCB", "ecolog": "ECOLog"}
-)
+_TITLES = MappingProxyType({"glm-ucb": "GLM-UCB", "gloc": "GLOC", "rs-glinucb": "RS-GLinUCB", "ecolog": "ECOLog"})
 
 
 @dataclass(frozen=True)

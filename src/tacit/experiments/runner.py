@@ -121,8 +121,9 @@ def source_digest() -> str:
     digest = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
         name = path.relative_to(_PACKAGE)
-        if name.parts[0] not in _NOT_PLAYED and (name.parts[0] != "experiments" or path.name in ("spec.py",
-        "runner.py")):
+        if name.parts[0] not in _NOT_PLAYED and (
+            name.parts[0] != "experiments" or path.name in ("spec.py", "runner.py")
+        ):
             digest.update(str(name).encode() + path.read_bytes())
     return digest.hexdigest()[:12]
 

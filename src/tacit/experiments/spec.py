@@ -44,15 +44,27 @@ class Experiment:
     def environment(self) -> Environment:
         """The environment; the one place where theta* is known."""
         return make_environment(
-            link=self.link, dim=self.dim, arms=self.arms, horizon=self.horizon,
-            theta_norm=self.theta_norm, contexts=self.contexts,
+            link=self.link,
+            dim=self.dim,
+            arms=self.arms,
+            horizon=self.horizon,
+            theta_norm=self.theta_norm,
+            contexts=self.contexts,
         )
 
     def make_policy(self, seed: int) -> Policy:
         """A fresh policy, told public constants only."""
         return make_policy(
-            self.policy, dim=self.dim, horizon=self.horizon, epsilon=self.epsilon, delta=self.delta, link=self.link,
-            theta_bound=self.theta_norm, reward_bound=self.environment().largest_reward, seed=seed, **self.options,
+            self.policy,
+            dim=self.dim,
+            horizon=self.horizon,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            link=self.link,
+            theta_bound=self.theta_norm,
+            reward_bound=self.environment().largest_reward,
+            seed=seed,
+            **self.options,
         )
 
 
@@ -63,6 +75,4 @@ def experiments_for(
     extras = options or {}
     if policy_class(policy).guarantee == "none":
         return [Experiment(policy=policy, options=extras, **setting)]
-    return [
-        Experiment(policy=policy, epsilon=epsilon, delta=delta, options=extras, **setting) for epsilon in epsilons
-    ]
+    return [Experiment(policy=policy, epsilon=epsilon, delta=delta, options=extras, **setting) for epsilon in epsilons]

@@ -67,12 +67,23 @@ def measure(experiment: Experiment, repeats: int = 3, seconds: float = RUN_SECON
         floor_us = min(floor_us, floor_of(experiment))
     select, update = _latencies(experiment)
     return {
-        "policy": experiment.policy, "epsilon": experiment.epsilon, "link": experiment.link, "dim": experiment.dim,
-        "arms": experiment.arms, "horizon": experiment.horizon, "us_per_round": best.us_per_round,
-        "rounds": best.rounds, "floor_us": floor_us, "floor": "bare loop" if own else "environment",
-        "ratio": best.us_per_round / floor_us, "state_bytes": best.state_bytes, "process_peak_bytes": _process_peak(),
-        "select_p50_us": _percentile(select, 50), "select_p99_us": _percentile(select, 99),
-        "update_p50_us": _percentile(update, 50), "update_p99_us": _percentile(update, 99),
+        "policy": experiment.policy,
+        "epsilon": experiment.epsilon,
+        "link": experiment.link,
+        "dim": experiment.dim,
+        "arms": experiment.arms,
+        "horizon": experiment.horizon,
+        "us_per_round": best.us_per_round,
+        "rounds": best.rounds,
+        "floor_us": floor_us,
+        "floor": "bare loop" if own else "environment",
+        "ratio": best.us_per_round / floor_us,
+        "state_bytes": best.state_bytes,
+        "process_peak_bytes": _process_peak(),
+        "select_p50_us": _percentile(select, 50),
+        "select_p99_us": _percentile(select, 99),
+        "update_p50_us": _percentile(update, 50),
+        "update_p99_us": _percentile(update, 99),
     }
 
 
@@ -130,17 +141,34 @@ def table(rows: Sequence[Row], before: Mapping[str, float]) -> Table:
     """Cost, ratio to the floor, latency and memory; ``before`` holds earlier costs by `identity`."""
     cells = [
         (
-            row["policy"], epsilon_text(row["epsilon"]), str(row["dim"]), str(row["arms"]), _horizon(row),
-            number(row["us_per_round"]), number(row["floor_us"]), _ratio(row),
+            row["policy"],
+            epsilon_text(row["epsilon"]),
+            str(row["dim"]),
+            str(row["arms"]),
+            _horizon(row),
+            number(row["us_per_round"]),
+            number(row["floor_us"]),
+            _ratio(row),
             f"{row['select_p50_us']:.0f} / {row['select_p99_us']:.0f}",
-            f"{row['update_p50_us']:.0f} / {row['update_p99_us']:.0f}", f"{row['state_bytes'] / 1024:,.1f}",
+            f"{row['update_p50_us']:.0f} / {row['update_p99_us']:.0f}",
+            f"{row['state_bytes'] / 1024:,.1f}",
             f"{row['us_per_round'] / before[identity(row)]:.2f}" if identity(row) in before else "-",
         )
         for row in rows
     ]
     columns = (
-        "policy", "epsilon", "d", "K", "T", "us/round", "floor", "ratio", "select p50/p99", "update p50/p99",
-        "state KiB", "vs last",
+        "policy",
+        "epsilon",
+        "d",
+        "K",
+        "T",
+        "us/round",
+        "floor",
+        "ratio",
+        "select p50/p99",
+        "update p50/p99",
+        "state KiB",
+        "vs last",
     )
     notes = (
         "us/round: select, update and environment in the compiled loop, best of several runs.",
@@ -199,8 +227,11 @@ def identity(row: Row) -> str:
 def machine() -> dict[str, str | int]:
     """What the figures depend on beyond the code."""
     return {
-        "processor": _processor(), "cores": os.cpu_count() or 1, "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(), "numpy": np.__version__,
+        "processor": _processor(),
+        "cores": os.cpu_count() or 1,
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "numpy": np.__version__,
     }
 
 

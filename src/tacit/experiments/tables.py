@@ -73,8 +73,12 @@ def simulation(rows: Sequence[Row]) -> Table:
     """What `tacit simulate` prints."""
     cells = [
         (
-            _name(row), epsilon_text(row["epsilon"]), mean_and_error(row), _spent(row["epsilon_spent"]),
-            str(row["runs"]), number(row["us_per_round"]),
+            _name(row),
+            epsilon_text(row["epsilon"]),
+            mean_and_error(row),
+            _spent(row["epsilon_spent"]),
+            str(row["runs"]),
+            number(row["us_per_round"]),
         )
         for row in rows
     ]

@@ -71,8 +71,14 @@ class Policy(ABC):
     ) -> None:
         budget = self._budget(epsilon, delta, rounds_per_user)
         self.setting = make_setting(
-            dim=dim, horizon=horizon, link=link, theta_bound=theta_bound, reward_bound=reward_bound,
-            kappa=kappa, kappa_star=kappa_star, budget=budget,
+            dim=dim,
+            horizon=horizon,
+            link=link,
+            theta_bound=theta_bound,
+            reward_bound=reward_bound,
+            kappa=kappa,
+            kappa_star=kappa_star,
+            budget=budget,
         )
         if self.setting.link.name not in self.links:
             raise InvalidInput(
@@ -81,10 +87,20 @@ class Policy(ABC):
         integer_at_least("reward_window", reward_window, 1)
         self.options = self._parse_options(options)
         self.config: dict[str, Any] = {
-            "dim": dim, "horizon": horizon, "epsilon": epsilon, "delta": delta, "link": self.setting.link.name,
-            "theta_bound": theta_bound, "reward_bound": reward_bound, "seed": seed, "noise": noise,
-            "rounds_per_user": rounds_per_user, "kappa": kappa, "kappa_star": kappa_star,
-            "reward_window": reward_window, **options,
+            "dim": dim,
+            "horizon": horizon,
+            "epsilon": epsilon,
+            "delta": delta,
+            "link": self.setting.link.name,
+            "theta_bound": theta_bound,
+            "reward_bound": reward_bound,
+            "seed": seed,
+            "noise": noise,
+            "rounds_per_user": rounds_per_user,
+            "kappa": kappa,
+            "kappa_star": kappa_star,
+            "reward_window": reward_window,
+            **options,
         }
         noise_seed, coin_seed, event_seed = np.random.SeedSequence(seed).spawn(3)
         self.noise: NoiseSource = _noise_source(noise, seed, np.random.default_rng(noise_seed), budget)
@@ -333,9 +349,7 @@ class Policy(ABC):
         return self.options_type(**options)
 
 
-def _noise_source(
-    name: str | None, seed: int | None, rng: np.random.Generator, budget: Budget | None
-) -> NoiseSource:
+def _noise_source(name: str | None, seed: int | None, rng: np.random.Generator, budget: Budget | None) -> NoiseSource:
     """Reproducible noise for a seeded policy, the operating system's entropy for every other one."""
     if budget is None or budget.unlimited:
         return make_noise("none")

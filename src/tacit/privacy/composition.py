@@ -86,11 +86,7 @@ def totals(charges: Sequence[Charge], budget: Budget, accounting: Accounting, or
 
 def quadratic_limit(budget: Budget, accounting: Accounting) -> float:
     """Largest mu that releases may spend on one row, under Gaussian or lattice accounting."""
-    return (
-        budget.mu
-        if accounting == "gaussian"
-        else lattice_mu(budget.epsilon, budget.delta) / budget.rounds_per_user
-    )
+    return budget.mu if accounting == "gaussian" else lattice_mu(budget.epsilon, budget.delta) / budget.rounds_per_user
 
 
 def _quadratic_totals(charges: Sequence[Charge], budget: Budget, accounting: Accounting) -> Totals:

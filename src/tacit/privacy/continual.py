@@ -184,7 +184,10 @@ class ContinualRelease:
         slack = self.source.rounding_slack(self.size)
         norm = self.factorization.column_norm
         return self.source.event(
-            self.name, (self.row_bound + slack) * norm, self.noise_sd, size=0,
+            self.name,
+            (self.row_bound + slack) * norm,
+            self.noise_sd,
+            size=0,
             draws=self.size * self.factorization.horizon,
             moving_sensitivity=(self.row_norm + 0.5 * slack) * norm,
             note=f"{self.factorization.name} over {self.factorization.horizon} leaves, row bound {self.row_bound:.6g}",
@@ -211,7 +214,14 @@ class ContinualRelease:
 
 
 def plan_release(
-    name: str, size: int, *, row_bound: float, row_norm: float, mu: float, factorization: str, horizon: int,
+    name: str,
+    size: int,
+    *,
+    row_bound: float,
+    row_norm: float,
+    mu: float,
+    factorization: str,
+    horizon: int,
     source: NoiseSource,
 ) -> ContinualRelease:
     """Plan a release of ``size`` numbers over ``horizon`` leaves at ``mu``-GDP."""

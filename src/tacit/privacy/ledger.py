@@ -60,9 +60,7 @@ class Ledger:
     which add up to the budget in exact arithmetic pass.
     """
 
-    def __init__(
-        self, budget: Budget, *, accounting: Accounting | None = None, order: float | None = None
-    ) -> None:
+    def __init__(self, budget: Budget, *, accounting: Accounting | None = None, order: float | None = None) -> None:
         if accounting is not None and accounting not in get_args(Accounting):
             raise InvalidInput(f"accounting must be one of {_STRENGTH}, got {accounting!r}")
         if order is not None:
@@ -133,9 +131,7 @@ class Ledger:
         self._entries.append(entry)
         return entry
 
-    def report(
-        self, model: Model = "central", noise: str = "", warnings: tuple[str, ...] = ()
-    ) -> PrivacyReport:
+    def report(self, model: Model = "central", noise: str = "", warnings: tuple[str, ...] = ()) -> PrivacyReport:
         """Snapshot for people and programs; ``noise`` is the description of the noise source."""
         state = self._totals()
         off = (NOISE_OFF,) if self._budget.unlimited else ()
@@ -172,9 +168,7 @@ class Ledger:
         if set(body) != {"format", "budget", "accounting", "order", "entries"} or body["format"] != _FORMAT:
             raise InvalidInput(f"saved ledger must have format {_FORMAT} and its fields, got {sorted(data)}")
         if data.get("digest") != _digest(body):
-            raise InvalidInput(
-                "saved ledger does not match its digest: it was damaged or edited; restore a backup"
-            )
+            raise InvalidInput("saved ledger does not match its digest: it was damaged or edited; restore a backup")
         try:
             return cls._replay(body)
         except (TypeError, KeyError, AttributeError, BudgetExceeded) as error:
@@ -223,9 +217,7 @@ class Ledger:
         rule = self._accounting or needed
         if _STRENGTH.index(rule) < _STRENGTH.index(needed):
             remedy = f"open the ledger with Ledger(budget, accounting={needed!r}) before the first charge"
-            raise InvalidInput(
-                f"event {event.name!r} is a {needed} release, accounting is {rule!r}: {remedy}"
-            )
+            raise InvalidInput(f"event {event.name!r} is a {needed} release, accounting is {rule!r}: {remedy}")
         rounds = self._budget.rounds_per_user
         if isinstance(event, RenyiRelease) and event.reach is not None:
             shift = rounds * event.sensitivity
@@ -256,9 +248,7 @@ def _remedy(event: PrivacyEvent, remaining: float) -> str:
     if needed <= event.noise_sd and isinstance(event, DiscreteGaussianRelease):
         return "use a finer grid, or draw fewer noise values: the reserve for discretisation is spent."
     if needed <= event.noise_sd:
-        return (
-            "rows that move between cohorts cost too much: state a smaller moving_sensitivity, or add noise."
-        )
+        return "rows that move between cohorts cost too much: state a smaller moving_sensitivity, or add noise."
     return f"release with noise_sd >= {needed:.6g} (it is {event.noise_sd:.6g}), fewer times, or not at all."
 
 

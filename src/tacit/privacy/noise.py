@@ -246,9 +246,7 @@ class ExactNoise:
             moving = nonnegative("moving_sensitivity", moving_sensitivity) + 0.5 * slack
         total = nonnegative("sensitivity", sensitivity) + slack
         draws = size * integer_at_least("count", count, 1) if draws is None else draws
-        return DiscreteGaussianRelease(
-            name, total, noise_sd, count, note, moving, draws=draws, grid=self._grid
-        )
+        return DiscreteGaussianRelease(name, total, noise_sd, count, note, moving, draws=draws, grid=self._grid)
 
     def state(self) -> dict[str, Any]:
         return {"name": self.name, "grid": self._grid}

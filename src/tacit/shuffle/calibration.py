@@ -80,9 +80,7 @@ def calibrate_mu(
 
 
 @lru_cache(maxsize=1024)
-def _calibrated(
-    domain: Domain, users: int, mu: float, tail: float, noise_ratio: float, max_bits: int
-) -> SumProtocol:
+def _calibrated(domain: Domain, users: int, mu: float, tail: float, noise_ratio: float, max_bits: int) -> SumProtocol:
     largest = _largest_grid(domain, users, mu, max_bits)
     target = noise_ratio * domain.sensitivity / mu
     for grid in range(1, largest + 1):
@@ -113,9 +111,7 @@ def _least_noise(domain: Domain, users: int, mu: float, grid: int) -> float:
     return math.hypot(domain.sensitivity / mu, 0.5 * math.sqrt(users) * domain.bound / grid)
 
 
-def _fit_noise(
-    domain: Domain, users: int, mu: float, tail: float, grid: int, max_bits: int
-) -> SumProtocol | None:
+def _fit_noise(domain: Domain, users: int, mu: float, tail: float, grid: int, max_bits: int) -> SumProtocol | None:
     """Fewest noise bits, then the smallest p, that meet ``mu``; None when they do not fit the message."""
     needed_variance = (grid * domain.sensitivity / (domain.bound * mu)) ** 2
     noise_bits = max(1, math.ceil(4.0 * needed_variance / users))
@@ -168,9 +164,7 @@ def matrix_report(
     that of the widest coordinate; ``bytes_per_user`` is the whole report, header included.
     """
     domain = OuterProducts(dim)
-    protocol = calibrate(
-        domain, users, epsilon, delta, label="matrix", noise_ratio=noise_ratio, max_bits=max_bits
-    )
+    protocol = calibrate(domain, users, epsilon, delta, label="matrix", noise_ratio=noise_ratio, max_bits=max_bits)
     central = domain.sensitivity / mu_from(epsilon, delta)
     ours: dict[str, object] = {
         "bits_per_coordinate": protocol.bits_per_coordinate,

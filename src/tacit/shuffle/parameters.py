@@ -46,9 +46,7 @@ class SumProtocol:
         integer_at_least("noise_numerator", self.noise_numerator, 1)
         integer_at_least("min_users", self.min_users, 1)
         if self.noise_numerator >= PROBABILITY_UNITS:
-            raise InvalidInput(
-                f"noise_numerator must be below {PROBABILITY_UNITS}, got {self.noise_numerator}"
-            )
+            raise InvalidInput(f"noise_numerator must be below {PROBABILITY_UNITS}, got {self.noise_numerator}")
 
     @property
     def noise_probability(self) -> float:

@@ -55,9 +55,7 @@ def noise_share(protocol: SumProtocol, users: int, rng: np.random.Generator) -> 
     return np.asarray(np.sum(coins, axis=2, dtype=np.int64), dtype=np.int64)
 
 
-def randomize_in_chunks(
-    protocol: SumProtocol, rows: FloatArray, rng: np.random.Generator
-) -> Iterator[ByteArray]:
+def randomize_in_chunks(protocol: SumProtocol, rows: FloatArray, rng: np.random.Generator) -> Iterator[ByteArray]:
     """Reports of many users, a bounded number at a time."""
     chunk = max(1, _CHUNK_DRAWS // (protocol.domain.size * (protocol.noise_bits + 4)))
     for start in range(0, rows.shape[0], chunk):

@@ -97,8 +97,7 @@ class Shuffler:
         self._released = True
         lengths = tuple(int(width) * self.admitted for width in self.protocol.widths)
         bits = tuple(
-            uniform_arrangement(length, int(ones), rng)
-            for length, ones in zip(lengths, self._ones, strict=True)
+            uniform_arrangement(length, int(ones), rng) for length, ones in zip(lengths, self._ones, strict=True)
         )
         self._seen.clear()
         self._ones[:] = 0

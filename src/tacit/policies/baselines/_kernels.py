@@ -31,9 +31,7 @@ def optimistic_arm(contexts: FloatArray, theta: FloatArray, inverse: FloatArray,
 
 
 @kernel
-def optimistic_mean_arm(
-    link: int, contexts: FloatArray, theta: FloatArray, inverse: FloatArray, radius: float
-) -> int:
+def optimistic_mean_arm(link: int, contexts: FloatArray, theta: FloatArray, inverse: FloatArray, radius: float) -> int:
     """The arm of the largest ``mu(<x, theta>) + radius * ||x||_inverse``."""
     best, chosen = -math.inf, 0
     for k in range(contexts.shape[0]):

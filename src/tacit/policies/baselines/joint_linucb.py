@@ -148,19 +148,20 @@ class JointLinUcb(StreamedPolicy):
     def _plan(self, horizon: int) -> ContinualRelease:
         setting, weight = self.setting, self.reward_weight
         return plan_release(
-            "sums of x x' and r x", packed_size(setting.dim) + setting.dim,
+            "sums of x x' and r x",
+            packed_size(setting.dim) + setting.dim,
             row_bound=row_bound(weight, setting.reward_bound),
             row_norm=math.sqrt(1.0 + (weight * setting.reward_bound) ** 2),
-            mu=self.total_mu, factorization=self.options.factorization or self.default_factorization,
-            horizon=horizon, source=self.noise,
+            mu=self.total_mu,
+            factorization=self.options.factorization or self.default_factorization,
+            horizon=horizon,
+            source=self.noise,
         )
 
     def _build(self) -> None:
         setting, options = self.setting, self.options
         dim = setting.dim
-        constants = linear_constants(
-            setting, options.scale, options.shift, options.ridge, options.failure_probability
-        )
+        constants = linear_constants(setting, options.scale, options.shift, options.ridge, options.failure_probability)
         self.state = JointLinState(
             stream=self._open_stream(),
             theta=np.zeros(dim),

@@ -90,9 +90,7 @@ def _paper(
         math.sqrt(log_t) + math.sqrt(d)
     ) / (epsilon * kappa_star)
     private = d**0.25 * math.sqrt(log_t * log_delta) * (d + log_t) ** 0.25
-    beta = scale * (
-        big_r * math.sqrt(d * log_t) + big_r * s * private / math.sqrt(epsilon * min(kappa_star, 1.0))
-    )
+    beta = scale * (big_r * math.sqrt(d * log_t) + big_r * s * private / math.sqrt(epsilon * min(kappa_star, 1.0)))
     gamma = scale * (
         big_r**2 * s * math.sqrt(d * log_t)
         + big_r**2 * s * private / math.sqrt(epsilon * kappa_star)

@@ -97,10 +97,17 @@ class JointGLM(StreamedPolicy, RowPolicy):
         constants = np.zeros(11)
         chosen = self._constants
         constants[[THRESHOLD, COVERAGE_FACTOR, RIDGE, RIDGE_NOISE]] = (
-            chosen.threshold, chosen.coverage_factor, chosen.ridge, chosen.ridge_noise
+            chosen.threshold,
+            chosen.coverage_factor,
+            chosen.ridge,
+            chosen.ridge_noise,
         )
         constants[[WEIGHT_MAX, WEIGHT_DIVISOR, WIDTH_EXPLORE, WIDTH, GROWTH]] = (
-            setting.max_derivative, chosen.weight_divisor, chosen.width_explore, chosen.width, chosen.growth
+            setting.max_derivative,
+            chosen.weight_divisor,
+            chosen.width_explore,
+            chosen.width,
+            chosen.growth,
         )
         constants[[LITERAL, PAPER_SETS]] = float(chosen.literal), float(chosen.newton_steps == 0)
         start = np.stack([np.eye(dim), setting.max_derivative * np.eye(dim)])
@@ -133,8 +140,13 @@ class JointGLM(StreamedPolicy, RowPolicy):
             self._constants.factorization if self.noise.grid is None else "tree"
         )
         return plan_release(
-            "V and H", 2 * packed_size(self.setting.dim), row_bound=math.sqrt(2.0), row_norm=1.0,
-            mu=self.total_mu * math.sqrt(self._constants.stream_share), factorization=factorization, horizon=horizon,
+            "V and H",
+            2 * packed_size(self.setting.dim),
+            row_bound=math.sqrt(2.0),
+            row_norm=1.0,
+            mu=self.total_mu * math.sqrt(self._constants.stream_share),
+            factorization=factorization,
+            horizon=horizon,
             source=self.noise,
         )
 
@@ -168,7 +180,10 @@ class JointGLM(StreamedPolicy, RowPolicy):
             self.ledger.charge(event)
         draws = self.event_noise.gaussian(release.noise_sd, (optimizer.steps, self.setting.dim))
         rows = Rows(
-            state.rows.features, state.rows.rewards, int(state.rows.count[0]), state.rows.mask,
+            state.rows.features,
+            state.rows.rewards,
+            int(state.rows.count[0]),
+            state.rows.mask,
             EXPLORED if side == 0 else EXPLOITED,
         )
         state.theta[side] = optimizer.run(rows, public, draws, release.grid)

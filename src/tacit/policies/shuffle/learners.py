@@ -94,9 +94,7 @@ class OneNewtonStep:
         # Relative to the ball's center: whoever has no reward sends -center, which is a score of 0.
         score = sums("score", 0, batch.padded(scores) - center)
         total = score.values + batch.users * center
-        return updated(
-            belief, curvature.values, total, curvature.noise_sd, score.noise_sd, self.setting.theta_bound
-        )
+        return updated(belief, curvature.values, total, curvature.noise_sd, score.noise_sd, self.setting.theta_bound)
 
     def _ball(self, belief: Belief) -> ScoreBall:
         length = round(float(np.linalg.norm(belief.theta)), 2)
@@ -151,9 +149,7 @@ class PaperDescent:
 
 
 @kernel
-def _fill_gradients(
-    link: int, features: FloatArray, rewards: FloatArray, theta: FloatArray, out: FloatArray
-) -> None:
+def _fill_gradients(link: int, features: FloatArray, rewards: FloatArray, theta: FloatArray, out: FloatArray) -> None:
     """Per user (mu(<x, theta>) - r) x."""
     for i in range(rewards.shape[0]):
         residual = mean(link, dot(features[i], theta)) - rewards[i]

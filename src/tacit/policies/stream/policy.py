@@ -116,8 +116,13 @@ class StreamGLM(StreamedPolicy):
 
     def _plan(self, horizon: int) -> ContinualRelease:
         return plan_release(
-            "H and score", packed_size(self.setting.dim) + self.setting.dim, row_bound=self._row.row_bound,
-            row_norm=self._row.row_norm, mu=self.total_mu, factorization=self._factorization, horizon=horizon,
+            "H and score",
+            packed_size(self.setting.dim) + self.setting.dim,
+            row_bound=self._row.row_bound,
+            row_norm=self._row.row_norm,
+            mu=self.total_mu,
+            factorization=self._factorization,
+            horizon=horizon,
             source=self.noise,
         )
 
