@@ -53,7 +53,7 @@ CASES: Final[Mapping[str, Case]] = MappingProxyType(
             Case(
                 "joint-glm",
                 (*_STREAMS, {"horizon": 30, "profile": "theory"}),
-                note="no row is worst for matrices and gradients at once; call k of both optimizers is charged together",
+                note="no row is worst for matrices and gradients at once; call k of both optimizers is one charge",
             ),
             Case("joint-linucb", _STREAMS, note="attained by two unit vectors at the worst angle in the first leaf"),
             Case(
