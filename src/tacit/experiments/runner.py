@@ -170,7 +170,7 @@ def _task(experiment: Experiment, position: int, seed: int, run: int) -> tuple[i
 
 
 def row(experiment: Experiment, results: list[RunResult], seed: int) -> Row:
-    """The public row of an experiment (SPEC of the command line's JSON)."""
+    """The public row of an experiment, as the command line writes it."""
     curves = np.array([result.regret_curve for result in results])
     final = curves[:, -1]
     spread = np.std(curves, axis=0, ddof=1) if len(results) > 1 else np.zeros(curves.shape[1])
