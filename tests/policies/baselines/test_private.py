@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit._errors import InvalidInput
 from tacit.policies.baselines.joint_linucb import row_bound
 from tacit.policies.baselines.local_glm import report_gradient
 from tacit.policies.registry import make_policy
@@ -147,3 +148,9 @@ def test_shuffle_noise_has_the_calibrated_size() -> None:
     slack = 5.0 * np.sqrt(0.5 / np.size(errors))  # rounding adds between nothing and what noise_sd counts
     assert binomial * (1.0 - slack) <= spread <= protocol.noise_sd(60) * (1.0 + slack)
     assert 2.0 / 3.0 * protocol.noise_sd(60) < binomial * (1.0 - slack)
+
+
+def test_shuffled_sums_refuse_noise_they_do_not_use_and_say_who_sees_what() -> None:
+    with pytest.raises(InvalidInput, match="binomial"):
+        _make("shuffle-linucb", noise="exact")
+    assert "whoever runs it sees the rows" in str(_make("shuffle-linucb").privacy)

@@ -32,8 +32,8 @@ from tacit.policies.baselines._kernels import optimistic_arm
 from tacit.policies.baselines._private_linear import linear_constants, solve_noisy
 from tacit.policies.decision import Decision
 from tacit.policies.rows import RowBuffer, RowPolicy, append_row, grow_flag, make_rows
+from tacit.policies.shuffled import check_source, device_generator, shuffle_warnings
 from tacit.policies.steps import register_steps
-from tacit.privacy.noise import FastNoise
 from tacit.privacy.report import Model
 from tacit.shuffle.domains import Ball, OuterProducts
 from tacit.shuffle.planning import BatchPlan, Request, plan_batch
@@ -148,6 +148,9 @@ class ShuffleLinUcb(RowPolicy):
             max_bits=self.options.max_bits,
         )  # fmt: skip
 
+    def _warnings(self) -> tuple[str, ...]:
+        return shuffle_warnings(self.noise)
+
     def _on_event(self, flag: int) -> None:
         if flag & RELEASE:
             self._release()
@@ -169,7 +172,7 @@ class ShuffleLinUcb(RowPolicy):
             cohort = f"batch {int(state.released[3]) + 1}"
             for event in self._batch_plan.events():
                 self.ledger.charge(event, cohort)
-            rng = self.noise.rng if isinstance(self.noise, FastNoise) else np.random.default_rng()
+            rng = device_generator(self.noise)
             for position, (name, rows, total) in enumerate(
                 (("gram", features, state.gram), ("moment", vectors, state.moment))
             ):
@@ -191,6 +194,8 @@ class ShuffleLinUcb(RowPolicy):
         assert self.ledger is not None
         if budget.rounds_per_user != 1:
             raise InvalidInput("shuffle-linucb is calibrated for one round per user: rounds_per_user must be 1")
+        if not budget.unlimited:
+            check_source(self.noise)
         size = options.batch_size
         if size is None:
             size = _BATCH_WITHOUT_HORIZON if setting.horizon is None else math.ceil(setting.horizon**0.6)

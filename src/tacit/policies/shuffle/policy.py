@@ -8,14 +8,12 @@ that go on from those of earlier batches.
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit._errors import InvalidInput
 from tacit._validate import integer_at_least, positive
 from tacit.policies.base import Policy
 from tacit.policies.decision import Decision
@@ -49,9 +47,9 @@ from tacit.policies.shuffle.steps import (
     WEIGHT_MAX,
     ShuffleState,
 )
+from tacit.policies.shuffled import check_source, device_generator, shuffle_warnings
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import FastNoise
 from tacit.privacy.report import Model, PrivacyReport, guarantee_text
 from tacit.shuffle.calibration import CalibrationError
 from tacit.shuffle.planning import BatchPlan
@@ -131,11 +129,7 @@ class ShuffleGLM(Policy):
         if budget.unlimited:
             self.ledger.charge(self.noise.event("sums of every batch", math.sqrt(2.0), 0.0, size=0))
             return None
-        if self.noise.name not in ("fast", "secure"):
-            raise InvalidInput(
-                f"noise must be 'fast' or 'secure', not {self.noise.name!r}: the noise of a shuffled sum is binomial, "
-                "integers by construction"
-            )
+        check_source(self.noise)
         target = row_budget(budget)
         self.ledger = Ledger(Budget(budget.epsilon, budget.delta - target.reserve, budget.rounds_per_user))
         return target
@@ -163,12 +157,7 @@ class ShuffleGLM(Policy):
         return replace(report, delta=budget.delta, guarantee=guarantee_text(budget, self.guarantee))
 
     def _warnings(self) -> tuple[str, ...]:
-        roles = (
-            "this process plays devices, shuffler and analyzer at once, so that whoever runs it sees the rows; to "
-            "serve people, run the roles of tacit.shuffle apart (docs/guides/shuffle.md)."
-        )
-        generator = "bits come from a Philox generator that operating-system entropy keys anew for each batch."
-        return (roles,) if isinstance(self.event_noise, FastNoise) else (roles, generator)
+        return shuffle_warnings(self.event_noise)
 
     @property
     def plan(self) -> BatchPlan | None:
@@ -241,7 +230,7 @@ class ShuffleGLM(Policy):
         state = self.state
         arrived, users = int(state.rows.count[0]), int(state.counts[SIZE])
         batch = BatchRows(state.rows.features[:arrived], state.rows.rewards[:arrived], users)
-        plan, rng = self._plan(users), self._generator()
+        plan, rng = self._plan(users), device_generator(self.event_noise)
 
         def sums(name: str, index: int, rows: FloatArray) -> Released:
             if plan is None:
@@ -258,9 +247,3 @@ class ShuffleGLM(Policy):
         spread = np.concatenate([state.spread, belief.spread[None]])
         self.state = state._replace(theta=theta, spread=spread)
         self.state.counts[ESTIMATES] += 1
-
-    def _generator(self) -> np.random.Generator:
-        """Seeded runs go on with their own generator; all others take a key from the operating system each time."""
-        if isinstance(self.event_noise, FastNoise):
-            return self.event_noise.rng
-        return np.random.Generator(np.random.Philox(key=int.from_bytes(os.urandom(16), "little")))
