@@ -201,10 +201,12 @@ def _epsilon_axes(axis: Axes, rows: Sequence[Row], published: dict[float, float]
 
 
 def cost(rows: Sequence[Row], path: Path) -> None:
-    """Microseconds per round against dimension and against horizon."""
+    """Microseconds per round against dimension and against horizon, as far as they were varied."""
     chosen = looks([row["policy"] for row in rows])
-    figure, axes = _sheet(2)
-    for axis, key, other in ((axes[0], "dim", "horizon"), (axes[1], "horizon", "dim")):
+    panels = [pair for pair in (("dim", "horizon"), ("horizon", "dim")) if len({row[pair[0]] for row in rows}) > 1]
+    panels = panels or [("dim", "horizon")]
+    figure, axes = _sheet(len(panels))
+    for axis, (key, other) in zip(axes, panels, strict=True):
         for policy, look in chosen.items():
             _draw_cost(axis, [row for row in rows if row["policy"] == policy], key, look)
         fixed = sorted({row[other] for row in rows})
