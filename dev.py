@@ -40,20 +40,10 @@ def install(kind: str) -> None:
     if stamp.exists() and stamp.read_text() == wanted:
         return
     print(f"Installing locked versions ({kind}) into .venv ...", flush=True)
-    if not Path(PYTHON).exists():
-        call(sys.executable, "-m", "venv", str(VENV))
     if not Path(UV).exists():
-        call(
-            PYTHON,
-            "-m",
-            "pip",
-            "install",
-            "-q",
-            "--disable-pip-version-check",
-            "--require-hashes",
-            "-r",
-            str(UV_REQUIREMENT),
-        )
+        call(sys.executable, "-m", "venv", str(VENV))  # adds pip to an environment that was made without it
+        quiet = ("-q", "--disable-pip-version-check", "--require-hashes")
+        call(PYTHON, "-m", "pip", "install", *quiet, "-r", str(UV_REQUIREMENT))
     call(UV, "pip", "install", "-q", "--python", PYTHON, "--require-hashes", "-r", str(lock))
     call(UV, "pip", "install", "-q", "--python", PYTHON, "--no-deps", "--no-build-isolation", "-e", ".")
     stamp.write_text(wanted)
