@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit._errors import CorruptState, InvalidInput, StateInUse
+from tacit._errors import CorruptState, InvalidInput, StateInUse, TacitError
 from tacit.policies.registry import POLICIES, policy_class
 from tests.contracts.policies import ARMS, DIM, HORIZON, JOINT, PRIVATE, make, rounds, walk
 
@@ -250,3 +250,17 @@ def test_unseeded_policies_use_the_operating_systems_entropy(name: str) -> None:
     policy = make(name, seed=None)
     assert policy.noise.name == "secure"
     assert "secure" in str(policy.privacy)
+
+
+@private_policy
+def test_without_a_registry_nothing_is_resumed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    make(name).save(tmp_path / "state")
+    monkeypatch.setenv("TACIT_STATE_DIR", str(tmp_path / "file"))
+    with pytest.raises(TacitError, match="TACIT_STATE_DIR"):
+        tacit.load(tmp_path / "state")
+
+
+def test_a_derivative_that_underflows_is_no_error() -> None:
+    policy = make("stream-glm", link="probit", theta_bound=45.0)
+    assert math.isinf(policy.setting.kappa)

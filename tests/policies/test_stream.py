@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tacit.estimation.linearised import blended_weight
 from tacit.experiments.runner import run_once
 from tacit.experiments.spec import Experiment
+from tacit.glm.links import mean
+from tacit.linalg.packing import packed
 from tacit.policies.state import size_in_bytes
 from tacit.policies.steps import learn
 from tacit.policies.stream import StreamGLM
@@ -124,10 +127,14 @@ def test_late_rewards_are_linearised_at_the_theta_of_the_decision() -> None:
     decision = policy.select(arms)
     point = policy._pending.memo(decision.id)[3]
     policy.state.theta[:] = (2.0, -1.0, 0.5)
-    assert policy._pending.memo(decision.id)[3] == point
-    before = policy.state.stream.leaf.copy()
     policy.update(decision, 1.0)
-    assert not np.array_equal(before, policy.state.stream.leaf)
+    link, x = policy.setting.link.code, arms[0]
+    weight = blended_weight(link, policy._row.blend, point)
+    response = 1.0 - mean(link, point) + weight * point
+    np.testing.assert_allclose(policy.state.stream.leaf[:6], packed(weight * np.outer(x, x)))
+    np.testing.assert_allclose(policy.state.stream.leaf[6:], policy._row.scale * response * x)
+    moved = blended_weight(link, policy._row.blend, float(x @ policy.state.theta))
+    assert abs(moved - weight) > 1e-3  # the theta of the arrival would have given another row
 
 
 def test_the_estimate_is_a_function_of_the_releases() -> None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from tacit._compile import kernel
 from tacit.typing import FloatArray
 
@@ -101,8 +99,3 @@ def dominated(matrix: FloatArray, bound: FloatArray, factor: float, work: FloatA
         for j in range(matrix.shape[0]):
             work[i, j] = factor * bound[i, j] - matrix[i, j]
     return bool(cholesky(work, work))
-
-
-def is_positive_definite(matrix: FloatArray) -> bool:
-    """Whether the symmetric ``matrix`` is positive definite."""
-    return bool(cholesky(np.ascontiguousarray(matrix), np.empty_like(matrix)))

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit._errors import CorruptState, StateInUse
+from tacit._errors import CorruptState, StateInUse, TacitError
 from tacit._version import __version__
 
 FORMAT = 1
@@ -44,7 +44,13 @@ class Claim:
     def take(self) -> None:
         """Take the right, or raise when somebody else has."""
         registry = _registry()
-        registry.mkdir(parents=True, exist_ok=True)
+        try:
+            registry.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise TacitError(
+                f"cannot write to {registry}, where resumed states are registered: {error}; set TACIT_STATE_DIR to a "
+                f"folder that lasts"
+            ) from error
         try:
             descriptor = os.open(registry / self.token, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         except FileExistsError:
@@ -104,7 +110,7 @@ def resume(path: str | Path, token: str) -> None:
     try:
         with zipfile.ZipFile(path, "a") as archive:
             archive.writestr(_RESUMED, "")
-    except PermissionError:
+    except OSError:
         pass  # A read-only copy cannot be marked; the registry has the token.
 
 

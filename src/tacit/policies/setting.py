@@ -58,15 +58,14 @@ def make_setting(
     resolved = get_link(link) if isinstance(link, str) else link
     bound = resolved.default_reward_bound if reward_bound is None else reward_bound
     positive("reward_bound", bound)
-    smallest, largest = resolved.derivative_bounds(theta_bound)
     return Setting(
         dim=int(dim),
         horizon=None if horizon is None else int(horizon),
         link=resolved,
         theta_bound=float(theta_bound),
         reward_bound=float(bound),
-        kappa=_tighter("kappa", kappa, 1.0 / smallest),
-        kappa_star=_tighter("kappa_star", kappa_star, 1.0 / largest),
+        kappa=_tighter("kappa", kappa, resolved.kappa(theta_bound)),
+        kappa_star=_tighter("kappa_star", kappa_star, resolved.kappa_star(theta_bound)),
         budget=budget,
     )
 
