@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import numbers
 
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 
 
 def real(name: str, value: object) -> float:

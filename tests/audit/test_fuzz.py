@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 )
 
 import tacit
-from tacit._errors import TacitError
+from tacit.errors import TacitError
 from tacit.policies.registry import POLICIES, make_policy, policy_class
 
 CALLS = int(os.environ.get("TACIT_FUZZ_CALLS", "0"))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit._errors import CorruptState, InvalidInput, StateInUse, TacitError
+from tacit.errors import CorruptState, InvalidInput, StateInUse, TacitError
 from tacit.policies.registry import POLICIES, policy_class
 from tests.contracts.policies import ARMS, DIM, HORIZON, JOINT, PRIVATE, make, rounds, walk
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from tacit._errors import InvalidInput
 from tacit.environments.synthetic import CONTEXT_KINDS, SHIFT_SCALE, Block, Environment, make_environment, uniform_ball
+from tacit.errors import InvalidInput
 from tacit.glm.links import LINKS, get_link
 
 

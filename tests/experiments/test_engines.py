@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.experiments.test_runner import experiment, timeless
 
-from tacit._errors import InvalidInput, TacitError
+from tacit.errors import InvalidInput, TacitError
 from tacit.experiments import engines
 from tacit.experiments.engines import Engine, Joblib, Ray, make_engine
 from tacit.experiments.runner import run_all

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.experiments import runner
 from tacit.experiments.runner import CURVE_POINTS, Journal, Row, RunResult, prepare, row, run_all, run_once
 from tacit.experiments.spec import Experiment, experiments_for

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.experiments import speed
 from tacit.experiments.floor import covers, play_floor
 from tacit.experiments.runner import Row

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from tacit._errors import InvalidInput, TacitError
+from tacit.errors import InvalidInput, TacitError
 from tacit.privacy import Budget, mu_from
 
 

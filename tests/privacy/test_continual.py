@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.linalg.packing import packed_size
 from tacit.privacy.budget import Budget
 from tacit.privacy.continual import (

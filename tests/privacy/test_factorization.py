@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.privacy.factorization import BinaryTree, BufferedToeplitz, make_factorization, worst_prefix_sd
 from tacit.typing import FloatArray
 

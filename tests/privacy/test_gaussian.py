@@ -11,7 +11,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.privacy import (
     Budget,
     GaussianRelease,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.privacy import (
     Budget,
     BudgetExceeded,

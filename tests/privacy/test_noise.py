@@ -11,7 +11,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
-from tacit._errors import BudgetExceeded, InvalidInput, TacitError
+from tacit.errors import BudgetExceeded, InvalidInput, TacitError
 from tacit.privacy import (
     Budget,
     DiscreteGaussianRelease,

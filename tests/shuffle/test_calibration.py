@@ -10,9 +10,9 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.stats import binom
 
-from tacit._errors import InvalidInput
+from tacit.errors import CalibrationError, InvalidInput
 from tacit.privacy.gaussian import mu_from
-from tacit.shuffle.calibration import CalibrationError, _calibrated, calibrate, epsilon_at, matrix_report
+from tacit.shuffle.calibration import _calibrated, calibrate, epsilon_at, matrix_report
 from tacit.shuffle.domains import Ball, OuterProducts
 from tacit.shuffle.dominance import binomial_dominance
 from tacit.shuffle.parameters import SumProtocol

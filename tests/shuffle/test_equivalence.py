@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chi2, ks_2samp
 
+from tacit.errors import BatchTooSmall
 from tacit.shuffle.analyzer import analyze
 from tacit.shuffle.domains import Ball
-from tacit.shuffle.messages import Aggregate, BatchTooSmall
+from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
 from tacit.shuffle.randomizer import randomize
 from tacit.shuffle.shuffler import Shuffler

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.shuffle.domains import Ball, OuterProducts
 from tacit.shuffle.messages import (
     HEADER_BYTES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.shuffle.analyzer import analyze
 from tacit.shuffle.domains import Ball, OuterProducts
 from tacit.shuffle.messages import report_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit._errors import BudgetExceeded, InvalidInput
+from tacit.errors import BudgetExceeded, InvalidInput
 from tacit.privacy.gaussian import mu_from
 from tacit.shuffle.domains import Ball, OuterProducts
 from tacit.shuffle.messages import report_bytes

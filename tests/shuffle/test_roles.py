@@ -10,14 +10,14 @@ import pytest
 from scipy.stats import chi2
 
 import tacit.shuffle
-from tacit._errors import InvalidInput
+from tacit.errors import AlreadyReleased, BatchTooSmall, InvalidInput
 from tacit.shuffle.analyzer import analyze
 from tacit.shuffle.calibration import calibrate
 from tacit.shuffle.domains import Ball, OuterProducts
-from tacit.shuffle.messages import BatchTooSmall, ShuffledBits, encode_reports
+from tacit.shuffle.messages import ShuffledBits, encode_reports
 from tacit.shuffle.parameters import PROBABILITY_UNITS, SumProtocol
 from tacit.shuffle.randomizer import ones_per_coordinate, randomize, randomize_in_chunks
-from tacit.shuffle.shuffler import AlreadyReleased, Shuffler, could_be_honest, uniform_arrangement
+from tacit.shuffle.shuffler import Shuffler, could_be_honest, uniform_arrangement
 from tacit.typing import ByteArray, FloatArray
 
 USERS = 300

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from tacit._errors import StateInUse
 from tacit.audit.cases import CASES, Case, replay_one, short_epochs
 from tacit.audit.mechanisms import release_bits
 from tacit.audit.replay import own_registry
@@ -25,6 +24,7 @@ from tacit.audit.worlds import (
     orthogonal_rows,
     switching_rows,
 )
+from tacit.errors import BatchTooSmall, StateInUse
 from tacit.policies import registry
 from tacit.policies.base import Policy
 from tacit.privacy import continual
@@ -33,7 +33,7 @@ from tacit.privacy.noise import FastNoise
 from tacit.shuffle import randomizer
 from tacit.shuffle.calibration import calibrate
 from tacit.shuffle.domains import OuterProducts
-from tacit.shuffle.messages import BatchTooSmall, decode_counts, encode_reports
+from tacit.shuffle.messages import decode_counts, encode_reports
 from tacit.shuffle.parameters import SumProtocol
 from tacit.shuffle.sums import sample_sum
 from tacit.typing import FloatArray

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from tacit._errors import InvalidInput
 from tacit.audit.attacks import attack_by_probes, attack_policy, has_probes
 from tacit.audit.cases import CASES, Case, replay_many
 from tacit.audit.checks import CHECKS
@@ -19,6 +18,7 @@ from tacit.audit.mechanisms import MECHANISMS
 from tacit.audit.mutants import MUTANTS
 from tacit.audit.replay import TOLERANCE
 from tacit.audit.statistics import CLAIM_SLACK, Samples, clopper_pearson_bound, gaussian_bound, noise_scale_bounds
+from tacit.errors import InvalidInput
 from tacit.privacy.gaussian import epsilon_from, mu_from
 
 HOLDS, REFUTED, CAUGHT, SURVIVED, LEAK = "holds", "refuted", "caught", "survived", "leak shown"

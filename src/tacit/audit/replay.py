@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from tacit._errors import InvalidInput
 from tacit.audit.session import Diverged, Session, watching
 from tacit.audit.worlds import NEVER, Row, World
+from tacit.errors import InvalidInput
 from tacit.policies import registry
 from tacit.policies.base import Policy
 from tacit.policies.baselines import local_glm

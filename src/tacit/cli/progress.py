@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tacit._errors import TacitError
 from tacit.cli.shared import INTERRUPTED, messages
+from tacit.errors import TacitError
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from tacit._errors import TacitError
+from tacit.errors import TacitError
 
 if TYPE_CHECKING:
     from rich.console import Console

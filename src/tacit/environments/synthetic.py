@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit._compile import kernel
-from tacit._errors import InvalidInput
 from tacit._validate import integer_at_least, positive
+from tacit.errors import InvalidInput
 from tacit.glm.links import IDENTITY, LOG, Link, get_link, mean
 from tacit.linalg.solve import dot
 from tacit.typing import FloatArray

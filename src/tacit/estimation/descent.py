@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit._compile import kernel
-from tacit._errors import InvalidInput
 from tacit._validate import integer_at_least, positive_or_inf, probability
+from tacit.errors import InvalidInput
 from tacit.estimation.gradient import clipped_gradient_sum
 from tacit.estimation.plan import Problem, PublicView, Release, plan_release
 from tacit.glm.rows import Rows

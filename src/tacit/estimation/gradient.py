@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from tacit._compile import kernel
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.glm.links import mean
 from tacit.glm.rows import ALL_ROWS
 from tacit.linalg.solve import dot

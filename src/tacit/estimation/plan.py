@@ -13,8 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
-from tacit._errors import InvalidInput
 from tacit._validate import nonnegative, positive
+from tacit.errors import InvalidInput
 from tacit.estimation.gradient import gradient_grid
 from tacit.estimation.sensitivity import gradient_diameter, largest_residual
 from tacit.glm.links import Link

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.experiments.tables import Table, number
 from tacit.policies.registry import make_policy
 from tacit.policies.streamed import StreamedPolicy

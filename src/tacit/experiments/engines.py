@@ -14,7 +14,7 @@ from importlib import import_module
 from itertools import islice
 from typing import Any, Literal, Protocol, get_args
 
-from tacit._errors import InvalidInput, TacitError
+from tacit.errors import InvalidInput, TacitError
 
 EngineName = Literal["joblib", "ray"]
 Task = tuple[Any, ...]

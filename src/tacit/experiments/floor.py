@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit._compile import kernel
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.experiments.spec import Experiment
 from tacit.policies.stream.steps import BLEND, DISPERSION, PATIENCE, PRIOR, SCALE, THETA_BOUND, WIDTH, StreamState
 from tacit.typing import FloatArray, IntArray

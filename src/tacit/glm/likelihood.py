@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._compile import kernel
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.glm.links import Link, get_link
 from tacit.glm.loss import evaluate, row_weight
 from tacit.glm.rows import ALL_ROWS, Rows, no_mask, no_weights

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._compile import kernel
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.typing import FloatArray
 
 LOGISTIC, PROBIT, IDENTITY, LOG = 0, 1, 2, 3

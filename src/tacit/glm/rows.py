@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.typing import ByteArray, FloatArray
 
 ALL_ROWS = -1

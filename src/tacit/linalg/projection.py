@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit._compile import kernel
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.linalg.eigen import symmetric_eigen
 from tacit.linalg.solve import cholesky, solve_cholesky, solve_lower, solve_upper
 from tacit.linalg.vectors import copy_into, identity, norm, trace

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from tacit._errors import InvalidInput
 from tacit._validate import integer_at_least
+from tacit.errors import InvalidInput
 from tacit.glm.links import LINKS, Link
 from tacit.policies import persistence
 from tacit.policies.decision import Decision, Pending

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.typing import FloatArray, IntArray
 
 

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit._errors import CorruptState, StateInUse, TacitError
 from tacit._version import __version__
+from tacit.errors import CorruptState, StateInUse, TacitError
 
 FORMAT = 1
 _HEADER = "header.json"

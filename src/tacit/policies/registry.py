@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tacit._errors import CorruptState, InvalidInput, TacitError
+from tacit.errors import CorruptState, InvalidInput, TacitError
 from tacit.policies import persistence
 from tacit.policies.base import Policy
 

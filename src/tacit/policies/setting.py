@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tacit._errors import InvalidInput
 from tacit._validate import integer_at_least, positive
+from tacit.errors import InvalidInput
 from tacit.glm.links import Link, get_link
 from tacit.privacy.budget import Budget
 

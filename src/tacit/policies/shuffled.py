@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.privacy.noise import FastNoise, NoiseSource
 
 _ROLES = (

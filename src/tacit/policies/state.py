@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 
 State = TypeVar("State", bound=tuple[Any, ...])
 Array = npt.NDArray[Any]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit._errors import BudgetExceeded
+from tacit.errors import BudgetExceeded
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import DiscreteGaussianRelease, GaussianRelease, PrivacyEvent, RenyiRelease
 from tacit.privacy.gaussian import delta_from, epsilon_from, group_mu, mu_from

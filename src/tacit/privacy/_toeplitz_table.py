@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.typing import FloatArray
 
 BUFFERS = 5

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit._compile import kernel
-from tacit._errors import InvalidInput
 from tacit._validate import positive, positive_or_inf
+from tacit.errors import InvalidInput
 from tacit.linalg.packing import SQRT2
 from tacit.privacy.events import PrivacyEvent
 from tacit.privacy.factorization import TREE, Factorization, make_factorization

@@ -16,7 +16,6 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from tacit._errors import InvalidInput
 from tacit._validate import (
     finite,
     integer_at_least,
@@ -26,6 +25,7 @@ from tacit._validate import (
     positive_or_inf,
     real,
 )
+from tacit.errors import InvalidInput
 from tacit.privacy.lattice import discretisation_slack
 
 REPLACEMENT: Final = "replacement"

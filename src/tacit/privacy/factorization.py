@@ -20,8 +20,8 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from tacit._compile import kernel
-from tacit._errors import InvalidInput
 from tacit._validate import integer_at_least
+from tacit.errors import InvalidInput
 from tacit.privacy._toeplitz_table import BUFFERS, interpolated
 from tacit.typing import FloatArray, IntArray
 

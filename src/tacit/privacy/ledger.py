@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, get_args
 
-from tacit._errors import BudgetExceeded, InvalidInput
 from tacit._validate import finite
+from tacit.errors import BudgetExceeded, InvalidInput
 from tacit.privacy.budget import Budget
 from tacit.privacy.composition import Accounting, Charge, Totals, totals
 from tacit.privacy.events import DiscreteGaussianRelease, GaussianRelease, PrivacyEvent, RenyiRelease

@@ -15,8 +15,8 @@ from typing import Any, Final, Protocol, runtime_checkable
 import numpy as np
 from scipy.special import ndtri
 
-from tacit._errors import InvalidInput, TacitError
 from tacit._validate import integer_at_least, nonnegative, nonnegative_or_inf, positive, positive_or_inf
+from tacit.errors import InvalidInput, TacitError
 from tacit.privacy.events import DiscreteGaussianRelease, GaussianRelease, NoisySum
 from tacit.privacy.gaussian import mu_from
 from tacit.privacy.lattice import lattice_mu

@@ -16,8 +16,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit._errors import InvalidInput
 from tacit._validate import nonnegative_or_inf, probability
+from tacit.errors import InvalidInput
 from tacit.typing import FloatArray
 
 

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.privacy.events import RenyiRelease
 
 if TYPE_CHECKING:

@@ -7,17 +7,18 @@ The three roles share messages and public parameters, nothing else; docs/guides/
 whom.
 """
 
+from tacit.errors import AlreadyReleased, BatchTooSmall, CalibrationError
 from tacit.shuffle.analyzer import analyze
-from tacit.shuffle.calibration import CalibrationError, calibrate, epsilon_at, matrix_report
+from tacit.shuffle.calibration import calibrate, epsilon_at, matrix_report
 from tacit.shuffle.domains import Ball, Domain, OuterProducts
 from tacit.shuffle.guarantee import Guarantee, guarantee
-from tacit.shuffle.messages import Aggregate, BatchTooSmall, ShuffledBits, report_bytes
+from tacit.shuffle.messages import Aggregate, ShuffledBits, report_bytes
 from tacit.shuffle.optimizer import Minimum, Participation, gradient_descent, newton, participation
 from tacit.shuffle.paper import PaperParameters, paper_parameters, paper_rounds
 from tacit.shuffle.parameters import SumProtocol
 from tacit.shuffle.planning import BatchPlan, PlannedRelease, Request, plan_batch
 from tacit.shuffle.randomizer import randomize, randomize_in_chunks
-from tacit.shuffle.shuffler import AlreadyReleased, Dropped, Shuffler
+from tacit.shuffle.shuffler import Dropped, Shuffler
 from tacit.shuffle.sums import sample_sum
 
 __all__ = [

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit._errors import InvalidInput
-from tacit.shuffle.messages import Aggregate, BatchTooSmall, ShuffledBits
+from tacit.errors import BatchTooSmall, InvalidInput
+from tacit.shuffle.messages import Aggregate, ShuffledBits
 from tacit.shuffle.parameters import SumProtocol
 
 

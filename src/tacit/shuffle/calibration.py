@@ -13,8 +13,8 @@ import math
 from functools import lru_cache
 from typing import Final
 
-from tacit._errors import TacitError
 from tacit._validate import integer_at_least, positive, probability
+from tacit.errors import CalibrationError
 from tacit.linalg.packing import packed_size
 from tacit.privacy.gaussian import mu_from
 from tacit.shuffle.domains import Domain, OuterProducts
@@ -30,10 +30,6 @@ MAX_BITS: Final = 64
 """Bits per coordinate after which a larger message is not tried."""
 
 _HALF: Final = PROBABILITY_UNITS // 2
-
-
-class CalibrationError(TacitError):
-    """No message of the stated size meets the guarantee."""
 
 
 def calibrate(

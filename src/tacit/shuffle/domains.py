@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._compile import kernel
-from tacit._errors import InvalidInput
 from tacit._validate import integer_at_least, positive
+from tacit.errors import InvalidInput
 from tacit.linalg.packing import add_packed_outer, packed_size, unpacked
 from tacit.typing import FloatArray
 

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from tacit._errors import InvalidInput
 from tacit._validate import probability
+from tacit.errors import InvalidInput
 from tacit.privacy.events import GaussianRelease, RenyiRelease
 from tacit.privacy.gaussian import epsilon_from
 from tacit.privacy.renyi import epsilon_from_renyi

@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from tacit._compile import kernel
-from tacit._errors import InvalidInput, TacitError
+from tacit.errors import InvalidInput
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import ByteArray, FloatArray, IntArray
 
@@ -30,10 +30,6 @@ VERSION: Final = 1
 ID_BYTES: Final = 16
 _PREFIX: Final = struct.Struct("<2sH8s")
 HEADER_BYTES: Final = _PREFIX.size + ID_BYTES
-
-
-class BatchTooSmall(TacitError):  # noqa: N818 - reads as a statement at the call site
-    """Fewer reports than the protocol admits; the batch stays closed."""
 
 
 @dataclass(frozen=True)

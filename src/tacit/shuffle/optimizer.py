@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit._errors import InvalidInput
 from tacit._validate import integer_at_least, nonnegative, positive
+from tacit.errors import InvalidInput
 from tacit.linalg.projection import project_ball, project_ball_metric
 from tacit.shuffle.messages import report_bytes
 from tacit.shuffle.parameters import SumProtocol

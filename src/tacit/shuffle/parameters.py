@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from tacit._errors import InvalidInput
 from tacit._validate import integer_at_least
+from tacit.errors import InvalidInput
 from tacit.shuffle.domains import Domain
 from tacit.typing import FloatArray, IntArray
 

@@ -10,8 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from tacit._errors import InvalidInput
 from tacit._validate import integer_at_least, positive, probability
+from tacit.errors import InvalidInput
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import GaussianRelease, RenyiRelease
 from tacit.privacy.gaussian import mu_from

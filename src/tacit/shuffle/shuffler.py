@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._compile import kernel
-from tacit._errors import TacitError
+from tacit.errors import AlreadyReleased, BatchTooSmall
 from tacit.shuffle.messages import (
-    BatchTooSmall,
     ShuffledBits,
     decode_counts,
     decode_ids,
@@ -28,10 +27,6 @@ from tacit.typing import ByteArray, FloatArray, IntArray
 
 BoolArray = npt.NDArray[np.bool_]
 WordArray = npt.NDArray[np.uint64]
-
-
-class AlreadyReleased(TacitError):  # noqa: N818 - reads as a statement at the call site
-    """A batch is released once; its reports are gone."""
 
 
 @dataclass

@@ -12,7 +12,8 @@ from typing import Final
 import numpy as np
 
 from tacit._compile import kernel
-from tacit.shuffle.messages import Aggregate, BatchTooSmall
+from tacit.errors import BatchTooSmall
+from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import FloatArray, IntArray
 

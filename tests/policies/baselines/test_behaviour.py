@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.experiments.runner import run_once
 from tacit.experiments.spec import Experiment
 from tacit.policies.registry import POLICIES, make_policy

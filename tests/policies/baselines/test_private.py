@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.policies.baselines.joint_linucb import row_bound
 from tacit.policies.baselines.local_glm import report_gradient
 from tacit.policies.registry import make_policy

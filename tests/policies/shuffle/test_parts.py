@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.glm.links import LINKS
 from tacit.policies.rows import make_rows
 from tacit.policies.setting import Setting, make_setting

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.experiments.runner import run_once
 from tacit.experiments.spec import Experiment
 from tacit.policies.shuffle import ShuffleGLM

@@ -21,9 +21,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tacit._compile import kernel
-from tacit._errors import InvalidInput
 from tacit._validate import integer_at_least, nonnegative, positive
 from tacit.design.g_optimal import g_optimal_design
+from tacit.errors import InvalidInput
 from tacit.glm.links import derivative
 from tacit.linalg.solve import cholesky, dot, invert_cholesky, quadratic_form
 from tacit.policies.arms import remember_arm

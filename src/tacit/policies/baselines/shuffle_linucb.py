@@ -25,8 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._compile import kernel
-from tacit._errors import InvalidInput
 from tacit._validate import integer_at_least, nonnegative, positive, probability
+from tacit.errors import InvalidInput
 from tacit.policies.arms import remember_arm
 from tacit.policies.baselines._kernels import optimistic_arm
 from tacit.policies.baselines._private_linear import linear_constants, solve_noisy

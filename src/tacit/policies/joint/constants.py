@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.policies.setting import Setting
 
 PROFILES = ("tuned", "theory", "paper")

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._validate import integer_at_least, positive
+from tacit.errors import CalibrationError
 from tacit.policies.base import Policy
 from tacit.policies.decision import Decision
 from tacit.policies.rows import make_rows
@@ -51,7 +52,6 @@ from tacit.policies.shuffled import check_source, device_generator, shuffle_warn
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.report import Model, PrivacyReport, guarantee_text
-from tacit.shuffle.calibration import CalibrationError
 from tacit.shuffle.planning import BatchPlan
 from tacit.typing import FloatArray
 

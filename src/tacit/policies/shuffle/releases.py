@@ -10,7 +10,7 @@ from typing import Final, Literal
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from tacit._errors import InvalidInput
+from tacit.errors import InvalidInput
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import GaussianRelease
 from tacit.privacy.gaussian import epsilon_from, mu_from

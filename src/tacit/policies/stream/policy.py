@@ -12,8 +12,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tacit._errors import InvalidInput
 from tacit._validate import nonnegative, positive
+from tacit.errors import InvalidInput
 from tacit.estimation.linearised import LinearisedRow, best_row, row_with_scale
 from tacit.glm.links import LOG
 from tacit.linalg.packing import packed_size

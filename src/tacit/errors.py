@@ -1,0 +1,81 @@
+"""Every error that the package raises on purpose, as one tree; each message states the remedy.
+
+    TacitError
+        InvalidInput                 an argument is outside its domain (also a ValueError)
+            UnknownDecision          no decision has this id
+            ExpiredDecision          the decision is older than the reward window
+            AlreadyRewarded          the decision's reward has been taken in
+        BudgetExceeded               a release does not fit what is left of the budget
+        CorruptState                 a file does not hold a complete saved state
+        OneLife                      a private state would go on in two places
+            StateInUse               a saved state has been resumed already
+            CannotMark               a saved state cannot be marked as resumed, so that it must not be
+            CannotCopy               a private policy was copied, pickled, or used in a forked process
+        BatchTooSmall                a shuffled batch has fewer reports than it was calibrated for
+        AlreadyReleased              a shuffled batch was released before
+        CalibrationError             no message of the allowed size meets the budget
+
+``RecoveryWarning`` is no error: it says what a recovered policy has lost.
+"""
+
+from __future__ import annotations
+
+
+class TacitError(Exception):
+    """Base of every error the package raises on purpose."""
+
+
+class InvalidInput(TacitError, ValueError):  # noqa: N818 - reads as a statement at the call site
+    """An argument is outside its stated domain; nothing was changed."""
+
+
+class UnknownDecision(InvalidInput):
+    """No decision of this policy has this id."""
+
+
+class ExpiredDecision(InvalidInput):
+    """The decision is older than the reward window, which counts decisions."""
+
+
+class AlreadyRewarded(InvalidInput):
+    """The decision's reward has been taken in; a reward counts once."""
+
+
+class BudgetExceeded(TacitError):  # noqa: N818
+    """A release does not fit into what is left of the privacy budget; nothing was recorded or drawn."""
+
+
+class CorruptState(TacitError):  # noqa: N818
+    """A file does not hold a complete saved state."""
+
+
+class OneLife(TacitError):  # noqa: N818
+    """A private state would go on in two places, and release the same rows twice."""
+
+
+class StateInUse(OneLife):
+    """A saved state has been resumed already."""
+
+
+class CannotMark(OneLife):
+    """A saved state cannot be marked as resumed, so that nothing would stop a second resumption."""
+
+
+class CannotCopy(OneLife):
+    """A private policy was copied, pickled, or used in a forked process."""
+
+
+class BatchTooSmall(TacitError):  # noqa: N818
+    """A batch has fewer reports than its noise was calibrated for; it is never opened."""
+
+
+class AlreadyReleased(TacitError):  # noqa: N818
+    """A shuffled batch was released before."""
+
+
+class CalibrationError(TacitError):
+    """No message of the allowed size meets the budget."""
+
+
+class RecoveryWarning(UserWarning):
+    """What a policy that was recovered from a stale file has lost."""
