@@ -9,64 +9,18 @@ import numpy as np
 
 from tacit._compile import kernel
 from tacit._validate import integer_at_least, positive_or_inf, probability
-from tacit.errors import InvalidInput
-from tacit.estimation.gradient import clipped_gradient_sum
-from tacit.estimation.plan import Problem, PublicView, Release, plan_release
+from tacit.estimation.plan import Problem, PublicView, Publish, Release, add_noise, gradient_sum, plan_release, project
 from tacit.glm.rows import Rows
-from tacit.linalg.projection import project_intersection_metric
-from tacit.linalg.vectors import identity
 from tacit.privacy.noise import NoiseSource
-from tacit.typing import ByteArray, FloatArray
+from tacit.typing import FloatArray
 
 
 @kernel
-def descent_core(
-    link: int,
-    features: FloatArray,
-    rewards: FloatArray,
-    count: int,
-    mask: ByteArray,
-    selected: int,
-    ridge: float,
-    center: FloatArray,
-    noise: FloatArray,
-    public_count: float,
-    step_size: float,
-    reward_bound: float,
-    residual_bound: float,
-    grid: float,
-    ball_radius: float,
-    ellipsoid_center: FloatArray,
-    ellipsoid_matrix: FloatArray,
-    ellipsoid_radius: float,
-    theta: FloatArray,
-) -> bool:
-    """Descend from ``theta``, one step for each row of ``noise``, and overwrite it by the average iterate.
-
-    The sum of gradients is divided by ``public_count``, not by the number of rows, which is private.  False,
-    with ``theta`` as it was, when ball and ellipsoid do not meet.
-    """
-    dim, steps = noise.shape[1], noise.shape[0]
-    metric = identity(dim)
-    point, gradient, average = theta.copy(), np.empty(dim), np.zeros(dim)
-    for step in range(steps + 1):
-        if not project_intersection_metric(
-            point, ellipsoid_center, ellipsoid_matrix, ellipsoid_radius, ball_radius, metric
-        ):
-            return False
-        if step == steps:
-            break  # the lemma averages theta_0 to theta_{T-1}; the last move is not part of it
-        for i in range(dim):
-            average[i] += point[i] / steps
-        clipped_gradient_sum(
-            link, features, rewards, count, mask, selected, point, reward_bound, residual_bound, grid, gradient
-        )
-        for i in range(dim):
-            pull = ridge * (point[i] - center[i])
-            point[i] -= step_size * (gradient[i] + noise[step, i] + pull) / public_count
-    for i in range(dim):
-        theta[i] = average[i]
-    return True
+def descent_step(released: FloatArray, ridge: float, center: FloatArray, rate: float, point: FloatArray) -> None:
+    """Move ``point`` against the released gradient sum, to which the public ridge's pull is added."""
+    for i in range(point.shape[0]):
+        pull = ridge * (point[i] - center[i])
+        point[i] -= rate * (released[i] + pull)
 
 
 @dataclass(frozen=True)
@@ -124,30 +78,18 @@ class NoisyGradientDescent:
         """Noise and event of one call."""
         return plan_release(self.problem, self.mu, self.steps, noise, name)
 
-    def run(self, rows: Rows, public: PublicView, draws: FloatArray, grid: float) -> FloatArray:
-        """The estimate from noise already drawn."""
-        theta, region = public.start.copy(), public.region
-        solved = descent_core(
-            self.problem.link.code,
-            rows.features,
-            rows.rewards,
-            rows.count,
-            rows.mask,
-            rows.selected,
-            self.problem.ridge,
-            public.ridge_center,
-            draws,
-            float(self.public_count),
-            self.step_size,
-            self.problem.reward_bound,
-            self.problem.residual_bound,
-            grid,
-            self.problem.theta_bound,
-            region.center,
-            region.matrix,
-            region.radius,
-            theta,
-        )
-        if not solved:
-            raise InvalidInput("the ellipsoid must meet the ball of radius theta_bound")
-        return theta
+    def run(
+        self, rows: Rows, public: PublicView, draws: FloatArray, grid: float, publish: Publish = add_noise
+    ) -> FloatArray:
+        """The estimate from noise already drawn: the average of theta_0 to theta_{T-1}, as in the lemma."""
+        problem, metric = self.problem, np.eye(self.problem.dim)
+        # Divided by a public count, not by the number of rows, which is private.
+        rate = self.step_size / self.public_count
+        point, average = public.start.copy(), np.zeros(problem.dim)
+        project(point, public.region, problem.theta_bound, metric)
+        for step in range(self.steps):
+            average += point / self.steps
+            released = publish(gradient_sum(problem, rows, point, grid), draws[step])
+            descent_step(released, problem.ridge, public.ridge_center, rate, point)
+            project(point, public.region, problem.theta_bound, metric)
+        return average

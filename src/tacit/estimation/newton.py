@@ -9,14 +9,13 @@ import numpy as np
 from tacit._compile import kernel
 from tacit._validate import integer_at_least, positive_or_inf
 from tacit.errors import InvalidInput
-from tacit.estimation.gradient import clipped_gradient_sum
-from tacit.estimation.plan import Problem, PublicView, Release, plan_release
+from tacit.estimation.plan import Problem, PublicView, Publish, Release, add_noise, gradient_sum, plan_release, project
 from tacit.glm.rows import Rows
 from tacit.linalg.eigen import symmetric_eigen
-from tacit.linalg.projection import project_ball, project_intersection_metric
+from tacit.linalg.projection import project_ball
 from tacit.linalg.solve import cholesky, solve_cholesky
 from tacit.privacy.noise import NoiseSource
-from tacit.typing import ByteArray, FloatArray
+from tacit.typing import FloatArray
 
 
 @kernel
@@ -33,60 +32,20 @@ def preconditioner(precision: FloatArray, ridge: float, out: FloatArray) -> None
 
 
 @kernel
-def newton_core(
-    link: int,
-    features: FloatArray,
-    rewards: FloatArray,
-    count: int,
-    mask: ByteArray,
-    selected: int,
-    precision: FloatArray,
-    ridge: float,
-    center: FloatArray,
-    noise: FloatArray,
-    averaged: int,
-    reward_bound: float,
-    residual_bound: float,
-    grid: float,
-    ball_radius: float,
-    ellipsoid_center: FloatArray,
-    ellipsoid_matrix: FloatArray,
-    ellipsoid_radius: float,
-    theta: FloatArray,
-) -> bool:
-    """One call from the warm start ``theta``, overwritten by the estimate; ``noise`` holds one row a step.
+def newton_step(
+    released: FloatArray, ridge: float, center: FloatArray, factor: FloatArray, point: FloatArray
+) -> None:
+    """Move ``point`` by the Newton step of the released gradient; ``factor`` is the preconditioner's Cholesky factor.
 
-    Each step minimises the noisy quadratic model over ball and ellipsoid, that is, projects the Newton point
-    in the norm of the preconditioner: scores stay in [-S, S], where no residual is clipped.  The result is
-    the mean of the last ``averaged`` iterates.  False, with ``theta`` as it was, when the preconditioner is
-    singular or the sets do not meet.
+    ``released`` is the gradient sum with its noise, and the only input that depends on data: the ridge's pull is added
+    to it, never to the noise alone (docs/theory.md, "Exact noise").
     """
-    dim, steps = noise.shape[1], noise.shape[0]
-    kept = min(averaged, steps)
-    metric, factor = np.empty((dim, dim)), np.empty((dim, dim))
-    preconditioner(precision, ridge, metric)
-    if not cholesky(metric, factor):
-        return False
-    point, gradient, average = theta.copy(), np.empty(dim), np.zeros(dim)
-    project_ball(point, ball_radius)
-    for step in range(steps):
-        clipped_gradient_sum(
-            link, features, rewards, count, mask, selected, point, reward_bound, residual_bound, grid, gradient
-        )
-        for i in range(dim):
-            gradient[i] += noise[step, i] + ridge * (point[i] - center[i])
-        solve_cholesky(factor, gradient, gradient)
-        for i in range(dim):
-            point[i] -= gradient[i]
-        if not project_intersection_metric(
-            point, ellipsoid_center, ellipsoid_matrix, ellipsoid_radius, ball_radius, metric
-        ):
-            return False
-        for i in range(dim):
-            average[i] += point[i] / kept if step >= steps - kept else 0.0
-    for i in range(dim):
-        theta[i] = average[i]
-    return True
+    direction = released.copy()
+    for i in range(point.shape[0]):
+        direction[i] += ridge * (point[i] - center[i])
+    solve_cholesky(factor, direction, direction)
+    for i in range(point.shape[0]):
+        point[i] -= direction[i]
 
 
 @dataclass(frozen=True)
@@ -119,33 +78,25 @@ class NoisyNewton:
         """Noise and event of one call."""
         return plan_release(self.problem, self.mu, self.steps, noise, name)
 
-    def run(self, rows: Rows, public: PublicView, draws: FloatArray, grid: float) -> FloatArray:
-        """The estimate from noise already drawn."""
+    def run(
+        self, rows: Rows, public: PublicView, draws: FloatArray, grid: float, publish: Publish = add_noise
+    ) -> FloatArray:
+        """The estimate from noise already drawn: the mean of the last ``averaged`` iterates."""
         if public.precision is None:
             raise InvalidInput("precision must be given: the released matrix that preconditions the steps")
-        theta, region = public.start.copy(), public.region
-        solved = newton_core(
-            self.problem.link.code,
-            rows.features,
-            rows.rewards,
-            rows.count,
-            rows.mask,
-            rows.selected,
-            public.precision,
-            self.problem.ridge,
-            public.ridge_center,
-            draws,
-            self.averaged,
-            self.problem.reward_bound,
-            self.problem.residual_bound,
-            grid,
-            self.problem.theta_bound,
-            region.center,
-            region.matrix,
-            region.radius,
-            theta,
-        )
-        if not solved:
-            remedy = "ridge must be positive, and the ellipsoid must meet the ball of radius theta_bound"
-            raise InvalidInput(f"no estimate: {remedy}")
-        return theta
+        problem, kept = self.problem, min(self.averaged, self.steps)
+        metric, factor = np.empty_like(public.precision), np.empty_like(public.precision)
+        preconditioner(public.precision, problem.ridge, metric)
+        if not cholesky(metric, factor):
+            raise InvalidInput("no estimate: ridge must be positive")
+        point, average = public.start.copy(), np.zeros(problem.dim)
+        project_ball(point, problem.theta_bound)
+        for step in range(self.steps):
+            released = publish(gradient_sum(problem, rows, point, grid), draws[step])
+            newton_step(released, problem.ridge, public.ridge_center, factor, point)
+            # The minimum of the noisy quadratic model over ball and ellipsoid: scores stay in [-S, S], where no
+            # residual is clipped.
+            project(point, public.region, problem.theta_bound, metric)
+            if step >= self.steps - kept:
+                average += point / kept
+        return average

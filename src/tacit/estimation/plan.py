@@ -8,6 +8,7 @@ are arguments of the call.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,15 +16,23 @@ import numpy as np
 
 from tacit._validate import nonnegative, positive
 from tacit.errors import InvalidInput
-from tacit.estimation.gradient import gradient_grid
+from tacit.estimation.gradient import clipped_gradient_sum, gradient_grid
 from tacit.estimation.sensitivity import gradient_diameter, largest_residual
 from tacit.glm.links import Link
 from tacit.glm.rows import Rows
-from tacit.linalg.projection import Ellipsoid, unbounded
+from tacit.linalg.projection import Ellipsoid, project_intersection_metric, unbounded
 from tacit.privacy.events import NoisySum
 from tacit.privacy.ledger import Entry, Ledger
 from tacit.privacy.noise import NoiseSource
 from tacit.typing import FloatArray
+
+Publish = Callable[[FloatArray, FloatArray], FloatArray]
+"""Makes an exact sum and its noise public; what follows may use the result, and nothing else that depends on data."""
+
+
+def add_noise(exact: FloatArray, noise: FloatArray) -> FloatArray:
+    """The release itself.  Under exact noise both are multiples of one grid, and so is what this returns."""
+    return exact + noise
 
 
 @dataclass(frozen=True)
@@ -123,7 +132,9 @@ class PrivateOptimizer(Protocol):
     def release(self, noise: NoiseSource, name: str) -> Release:
         """What a call draws and spends with this source."""
 
-    def run(self, rows: Rows, public: PublicView, draws: FloatArray, grid: float) -> FloatArray:
+    def run(
+        self, rows: Rows, public: PublicView, draws: FloatArray, grid: float, publish: Publish = add_noise
+    ) -> FloatArray:
         """The estimate, a pure function of rows, public view and ``draws`` (steps x dim, scale included)."""
 
 
@@ -158,6 +169,31 @@ def plan_release(problem: Problem, mu: float, steps: int, noise: NoiseSource, na
         moving_sensitivity=problem.moving_sensitivity,
     )
     return Release(noise_sd, grid, event)
+
+
+def gradient_sum(problem: Problem, rows: Rows, theta: FloatArray, grid: float) -> FloatArray:
+    """The exact gradient sum at a public ``theta``, before its noise."""
+    total = np.empty(problem.dim)
+    clipped_gradient_sum(
+        problem.link.code,
+        rows.features,
+        rows.rewards,
+        rows.count,
+        rows.mask,
+        rows.selected,
+        theta,
+        problem.reward_bound,
+        problem.residual_bound,
+        grid,
+        total,
+    )
+    return total
+
+
+def project(point: FloatArray, region: Ellipsoid, radius: float, metric: FloatArray) -> None:
+    """Move ``point`` into ball and ellipsoid, to the nearest point in the norm of ``metric``."""
+    if not project_intersection_metric(point, region.center, region.matrix, region.radius, radius, metric):
+        raise InvalidInput("no estimate: the ellipsoid must meet the ball of radius theta_bound")
 
 
 def estimate(
