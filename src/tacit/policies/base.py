@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,10 +17,13 @@ from tacit._validate import integer_at_least
 from tacit.errors import InvalidInput
 from tacit.glm.links import LINKS, Link
 from tacit.policies import persistence
+from tacit.policies.admission import admit_contexts, admit_reward, admit_rewards, admit_rounds, admit_users
 from tacit.policies.decision import Decision, Pending
+from tacit.policies.one_life import OneLife
+from tacit.policies.publisher import DIRECT, Publisher
 from tacit.policies.setting import make_setting
-from tacit.policies.state import flatten, rebuild
-from tacit.policies.steps import NOT_FINITE, VALID, BoundSteps, bind_steps, check_contexts, play
+from tacit.policies.state import flatten, public_part, rebuild
+from tacit.policies.steps import BoundSteps, absorb, bind_steps, play
 from tacit.policies.steps import advance as tick
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Ledger
@@ -42,6 +45,9 @@ class Policy(ABC):
 
     A subclass states its name, guarantee and links, builds ``self.state`` in ``_build`` and registers three compiled
     steps for that state's type (see `tacit.policies.steps`).  Everything else is done here.
+
+    A policy may be used from several threads: calls wait for each other, each reward counts once, and a saved state is
+    one between two calls.  A private one cannot be copied, pickled or used in a forked process.
     """
 
     name: ClassVar[str]
@@ -49,6 +55,8 @@ class Policy(ABC):
     """Privacy model: ``joint``, ``shuffle``, ``local`` or ``none``."""
     links: ClassVar[Sequence[str]] = tuple(LINKS)
     options_type: ClassVar[type] = NoOptions
+    shares_ticks: ClassVar[bool] = True
+    """Whether ``select_batch`` is one tick of the clock for all of its users, or one for each."""
     state: Any
 
     def __init__(
@@ -108,9 +116,13 @@ class Policy(ABC):
         self.event_noise: NoiseSource = _noise_source(noise, seed, np.random.default_rng(event_seed), budget)
         self._coins = np.random.default_rng(coin_seed)
         self.ledger = Ledger(budget) if budget is not None else None
+        self.publisher: Publisher = DIRECT
+        """Where releases pass through; another one may watch them or play them back."""
+        self.recovered_at: list[int] = []
+        """The decisions after which this policy was recovered from a file (`tacit.load`, ``recover=True``)."""
         self._build()
         self._pending = Pending(self.memo_size, reward_window)
-        self._claim: persistence.Claim | None = None
+        self._life = OneLife(private=self.setting.private)
         self._bound: BoundSteps | None = None
 
     # What a subclass supplies
@@ -147,6 +159,20 @@ class Policy(ABC):
         """Do what ``advance`` asked for with ``flag``."""
         raise NotImplementedError(f"{self.name} raised the unexpected event {flag}")
 
+    def _before_learning(self) -> None:  # noqa: B027 - most policies need nothing
+        """Make ready for one more reward."""
+
+    def _close(self, noise: FloatArray) -> bool:
+        """Close a tick outside of compiled code, for a publisher that wants to see it; True without a release."""
+        return True
+
+    def _learn(self, memo: FloatArray, reward: float) -> None:
+        """Take in one admitted reward."""
+        self._steps().learn(self.state, memo, reward)
+
+    def _drop_raw(self) -> None:  # noqa: B027 - a state may hold nothing secret
+        """Empty every secret field of the state, and open what is to be released from now on as a new cohort."""
+
     def _warnings(self) -> tuple[str, ...]:
         """What the privacy report must say beyond the figures."""
         return ()
@@ -155,38 +181,60 @@ class Policy(ABC):
 
     def select(self, contexts: npt.ArrayLike) -> Decision:
         """Choose an arm for one user, whose arms are the rows of ``contexts``, shape (K, d)."""
-        arms, memos = self._decide(self._checked_contexts(contexts, 2))
-        return Decision(arms.item(0), self._pending.add(memos[0]))
+        block = admit_contexts(contexts, self.setting)
+        with self._life:
+            arms, memos = self._decide(block)
+            return Decision(arms.item(0), self._pending.add(memos[0]))
 
-    def select_batch(self, contexts: npt.ArrayLike) -> list[Decision]:
-        """Choose for many users at once, shape (N, K, d): one tick of the clock for all of them."""
-        batch = self._checked_contexts(contexts, 3)
-        if batch.shape[0] == 0:
+    def select_batch(self, contexts: npt.ArrayLike) -> list[Decision | InvalidInput]:
+        """Choose for many users at once, shape (N, K, d), on one tick of the clock where the policy has such.
+
+        A user whose arms are not valid gets an error *in place of* a decision; the others get theirs, and do not learn
+        of it.
+        """
+        block, refused = admit_users(contexts, self.setting)
+        with self._life:
+            made = iter(self._decisions(block))
+        users = block.shape[0] + len(refused)
+        return [refused[user] if user in refused else next(made) for user in range(users)]
+
+    def _decisions(self, block: FloatArray) -> list[Decision]:
+        if block.shape[0] == 0:
             return []
-        arms, memos = self._decide(batch)
+        if not self.shares_ticks and block.shape[0] > 1:
+            return [self._decisions(block[user : user + 1])[0] for user in range(block.shape[0])]
+        arms, memos = self._decide(block)
         return [Decision(arm, self._pending.add(memo)) for arm, memo in zip(arms.tolist(), memos, strict=True)]
 
     def _decide(self, contexts: FloatArray) -> tuple[IntArray, FloatArray]:
         """One tick, then an arm and a memo for each user, in one compiled call."""
-        self._go_on_after_save()
+        self._life.go_on()
         self._before_ticks()
         users = contexts.shape[0]
         memos, arms = np.empty((users, self._pending.memo_size)), np.empty(users, dtype=np.int64)
         size = self.noise_size
         noise = self.noise.gaussian(self.noise_scale, size) if size else _NOTHING
         coins = self._draw_coins(users)
-        flag = self._steps().decide(self.state, 1, contexts, noise, coins, memos, arms)
+        if self.publisher is DIRECT:
+            flag = self._steps().decide(self.state, 1, contexts, noise, coins, memos, arms)
+            if flag == 0:
+                return arms, memos
+        else:
+            flag = absorb(self.state, self._close(noise))
         if flag != 0:
             self._on_event(flag)
-            self._steps().decide(self.state, 0, contexts, noise, coins, memos, arms)
+        self._steps().decide(self.state, 0, contexts, noise, coins, memos, arms)
         return arms, memos
 
     def update(self, decision: Decision | int, reward: float) -> None:
         """Report the reward of a decision: later, in any order, at most once."""
-        identity = self._pending.find(decision)
-        value = self._checked_reward(reward)
-        self._steps().learn(self.state, self._pending.memo(identity), value)
-        self._pending.discard(identity)
+        with self._life:
+            identity = self._pending.find(decision)
+            value = admit_reward(reward, self.setting)
+            self._life.go_on()
+            self._before_learning()
+            self._learn(self._pending.memo(identity), value)
+            self._pending.discard(identity)
 
     def play(self, contexts: npt.ArrayLike, rewards: npt.ArrayLike) -> IntArray:
         """Play whole rounds at once and return the arms: the compiled loop behind the simulator.
@@ -194,20 +242,19 @@ class Policy(ABC):
         ``contexts`` has shape (n, K, d); ``rewards[t, k]`` is what arm k would earn in round t, and only the chosen
         arm's entry is looked at.  The same as ``select`` and ``update`` in turn, round by round.
         """
-        block = self._checked_contexts(contexts, 3)
-        table = np.ascontiguousarray(rewards, dtype=np.float64)
-        if table.shape != block.shape[:2]:
-            raise InvalidInput(f"rewards must have shape {block.shape[:2]}, not {table.shape}")
-        if table.size and not (np.min(table) >= 0.0 and np.max(table) <= self.setting.reward_bound):
-            raise InvalidInput(f"rewards must lie in [0, {self.setting.reward_bound:g}]")
-        self._go_on_after_save()
-        arms = np.empty(block.shape[0], dtype=np.int64)
-        start = 0
-        while start < block.shape[0]:
-            stop = min(block.shape[0], start + self._before_ticks())
-            self._play_span(block[start:stop], table[start:stop], arms[start:stop])
-            start = stop
-        self._pending.skip(block.shape[0])
+        block = admit_rounds(contexts, self.setting)
+        table = admit_rewards(rewards, block.shape[:2], self.setting)
+        if self.publisher is not DIRECT:
+            raise InvalidInput("play releases inside compiled code, where no publisher sees it: use select and update")
+        with self._life:
+            self._life.go_on()
+            arms = np.empty(block.shape[0], dtype=np.int64)
+            start = 0
+            while start < block.shape[0]:
+                stop = min(block.shape[0], start + self._before_ticks())
+                self._play_span(block[start:stop], table[start:stop], arms[start:stop])
+                start = stop
+            self._pending.skip(block.shape[0])
         return arms
 
     def _play_span(self, contexts: FloatArray, rewards: FloatArray, arms: IntArray) -> None:
@@ -226,7 +273,8 @@ class Policy(ABC):
         """Target, spent and remaining budget; prints as a table."""
         if self.ledger is None:
             return no_privacy()
-        return self.ledger.report(model=self.guarantee, noise=self.noise.describe(), warnings=self._warnings())
+        warnings = (*self._warnings(), *(_recovery_text(decision) for decision in self.recovered_at))
+        return self.ledger.report(model=self.guarantee, noise=self.noise.describe(), warnings=warnings)
 
     @property
     def decisions(self) -> int:
@@ -234,13 +282,18 @@ class Policy(ABC):
         return self._pending.decisions
 
     def fingerprint(self) -> str:
-        """Hash of everything that future behaviour depends on."""
-        header, arrays = self._snapshot()
-        digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
-        for path in sorted(arrays):
-            digest.update(path.encode())
-            digest.update(np.ascontiguousarray(arrays[path]).tobytes())
-        return digest.hexdigest()
+        """Hash of everything that future behaviour depends on, raw sums included: as secret as the data."""
+        with self._life:
+            header, arrays = self._snapshot()
+        return _digest(json.dumps(header, sort_keys=True), arrays)
+
+    def public_fingerprint(self) -> str:
+        """Hash of all that others may see: public fields of the state, ledger, clock.  A function of releases."""
+        with self._life:
+            if self.ledger is None:
+                raise InvalidInput(f"{self.name} learns from raw data: nothing of its state is public")
+            header = {"ledger": self.ledger.to_dict(), "decisions": self.decisions}
+            return _digest(json.dumps(header, sort_keys=True), public_part(self.state))
 
     def save(self, path: str | Path) -> None:
         """Write the whole state to ``path``.  It contains raw sums and waiting rows: as secret as the data.
@@ -248,10 +301,21 @@ class Policy(ABC):
         Exactly one of this object and the file can go on: the first to do so takes the other's right away, since noise
         drawn twice for one release is a privacy loss.  An earlier file of this object goes stale.
         """
-        self._go_on_after_save()  # else two files of one state, or a file and this object, could both go on
-        header, arrays = self._snapshot()
-        token = persistence.write(path, self.name, header, arrays)
-        self._claim = persistence.Claim(token) if self.setting.private else None
+        with self._life:
+            self._life.go_on()  # else two files of one state, or a file and this object, could both go on
+            header, arrays = self._snapshot()
+            self._life.saved(persistence.write(path, self.name, header, arrays))
+
+    def __copy__(self) -> Policy:
+        return self.__deepcopy__({})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Policy:
+        self._life.refuse_copies("copied")
+        return _from_snapshot(type(self), *self._snapshot())
+
+    def __reduce__(self) -> tuple[Callable[..., Policy], tuple[Any, ...]]:
+        self._life.refuse_copies("pickled")
+        return _from_snapshot, (type(self), *self._snapshot())
 
     def _snapshot(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         arrays = {f"state.{key}": value for key, value in flatten(self.state).items()}
@@ -262,10 +326,11 @@ class Policy(ABC):
             "noise": self.noise.state(),
             "event_noise": self.event_noise.state(),
             "coins": FastNoise(self._coins).state() if self.config["seed"] is not None else None,
+            "recovered_at": self.recovered_at,
         }
         return header, arrays
 
-    def _restore(self, header: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+    def _restore(self, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         groups: dict[str, dict[str, Any]] = {"state": {}, "pending": {}}
         for path, array in arrays.items():
             group, _, key = path.partition(".")
@@ -278,13 +343,19 @@ class Policy(ABC):
         self.event_noise = noise_from_state(header["event_noise"])
         if header["coins"] is not None:
             self._coins = _restored_coins(header["coins"])
+        self.recovered_at = [int(decision) for decision in header["recovered_at"]]
 
-    # Checks
-
-    def _go_on_after_save(self) -> None:
-        if self._claim is not None:
-            self._claim.take()
-            self._claim = None
+    def _recover(self) -> str:
+        """Go on from the public part alone; says what was lost (docs/theory.md, "Recovery after a crash")."""
+        self.recovered_at.append(self.decisions)
+        # Another life of this state may have used the generators' next draws on other rows: never the same twice.
+        noise, events = (np.random.default_rng() for _ in range(2))
+        self.noise = _noise_source(self.config["noise"], self.config["seed"], noise, self.setting.budget)
+        self.event_noise = _noise_source(self.config["noise"], self.config["seed"], events, self.setting.budget)
+        self._coins = np.random.default_rng()
+        self._pending.recover()
+        self._drop_raw()
+        return _recovery_text(self.recovered_at[-1])
 
     def _steps(self) -> BoundSteps:
         """The steps of the present state, bound anew when an event or a restore replaced it."""
@@ -299,36 +370,6 @@ class Policy(ABC):
     def _draw_coins(self, users: int) -> FloatArray:
         count = self.coin_count
         return self._coins.random((users, count)) if count else np.zeros((users, 0))
-
-    def _checked_contexts(self, contexts: npt.ArrayLike, axes: int) -> FloatArray:
-        """Contexts of shape (N, K, d), in the form that kernels are compiled for; N is 1 when ``axes`` is 2."""
-        try:
-            array = np.ascontiguousarray(contexts, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidInput(f"contexts must be a numeric array: {error}") from error
-        if not array.flags.carray:
-            array = array.copy()  # read-only or unaligned: kernels are compiled for ordinary arrays alone
-        shape = array.shape
-        if len(shape) != axes or shape[-1] != self.setting.dim or shape[-2] == 0:
-            form = "(K, d)" if axes == 2 else "(N, K, d)"
-            raise InvalidInput(f"contexts must have shape {form} with K >= 1 and d = {self.setting.dim}, not {shape}")
-        block = array if axes == 3 else array[np.newaxis]
-        status = check_contexts(block)
-        if status != VALID:
-            what = "finite" if status == NOT_FINITE else "of Euclidean norm at most 1: divide by your largest norm"
-            raise InvalidInput(f"contexts must be {what}")
-        return block
-
-    def _checked_reward(self, reward: float) -> float:
-        try:
-            value = float(reward)
-        except (TypeError, ValueError) as error:
-            raise InvalidInput(f"reward must be a number, not {reward!r}") from error
-        if self.setting.link.clips_rewards:
-            value = min(value, self.setting.reward_bound)
-        if not 0.0 <= value <= self.setting.reward_bound:
-            raise InvalidInput(f"reward must lie in [0, {self.setting.reward_bound:g}], not {value!r}")
-        return value
 
     def _budget(self, epsilon: float | None, delta: float | None, rounds_per_user: int) -> Budget | None:
         if self.guarantee == "none":
@@ -354,6 +395,28 @@ def _noise_source(name: str | None, seed: int | None, rng: np.random.Generator, 
     if budget is None or budget.unlimited:
         return make_noise("none")
     return make_noise(name or ("secure" if seed is None else "fast"), rng)
+
+
+def _recovery_text(decision: int) -> str:
+    return (
+        f"recovered from a saved file after decision {decision}: raw sums, the open leaf or batch and all rewards that "
+        "were waited for are lost, as is whatever was decided after that save; what had been released by then is kept."
+    )
+
+
+def _digest(header: str, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+    digest = hashlib.sha256(header.encode())
+    for path in sorted(arrays):
+        digest.update(path.encode())
+        digest.update(np.ascontiguousarray(arrays[path]).tobytes())
+    return digest.hexdigest()
+
+
+def _from_snapshot(kind: type[Policy], header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Policy:
+    policy = kind(**header["config"])
+    # Copied: arrays of a snapshot are those of the policy that it was taken of.
+    policy._restore(header, {path: np.array(array) for path, array in arrays.items()})
+    return policy
 
 
 def _restored_coins(state: dict[str, Any]) -> np.random.Generator:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.errors import InvalidInput
+from tacit.errors import AlreadyRewarded, ExpiredDecision, InvalidInput, UnknownDecision
 from tacit.typing import FloatArray, IntArray
+
+_FIRST_RECOVERED_ID = 1 << 51
+"""Ids of a recovered policy begin at a random place from here to 2^52: exact in JSON, and no other life's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +33,15 @@ class Pending:
         self.memo_size = memo_size
         self._window = window
         self._memos: dict[int, FloatArray] = {}
+        self._first_id = 0
         self._next_id = 0
         self._oldest = 0
+        self._earlier = 0
 
     @property
     def decisions(self) -> int:
-        """Number of decisions made so far."""
-        return self._next_id
+        """Number of decisions made so far, those of lives before a recovery included."""
+        return self._earlier + self._next_id - self._first_id
 
     def add(self, memo: FloatArray) -> int:
         """Remember ``memo`` and return the decision's id."""
@@ -63,14 +69,21 @@ class Pending:
         identity = int(identity)
         if identity in self._memos:
             return identity
-        if not 0 <= identity < self._next_id:
-            raise InvalidInput(f"decision id {identity} is unknown: ids run from 0 to {self._next_id - 1}")
+        if not self._first_id <= identity < self._next_id:
+            raise UnknownDecision(self._unknown(identity))
         if identity < self._oldest:
-            raise InvalidInput(
+            raise ExpiredDecision(
                 f"decision id {identity} has expired: rewards are taken for the last {self._window} decisions; "
                 f"raise reward_window if yours come later"
             )
-        raise InvalidInput(f"decision id {identity} already has its reward: a reward counts once")
+        raise AlreadyRewarded(f"decision id {identity} already has its reward: a reward counts once")
+
+    def _unknown(self, identity: int) -> str:
+        if self._next_id == self._first_id:
+            return f"decision id {identity} is unknown: no decision has been made yet"
+        known = f"ids run from {self._first_id} to {self._next_id - 1}"
+        lost = "; rewards of decisions from before the recovery are lost" if self._first_id else ""
+        return f"decision id {identity} is unknown: {known}{lost}"
 
     def memo(self, identity: int) -> FloatArray:
         """What was remembered of decision ``identity``."""
@@ -80,14 +93,22 @@ class Pending:
         """The reward of decision ``identity`` has been taken in."""
         del self._memos[identity]
 
+    def recover(self) -> None:
+        """Forget all waiting decisions, and number further ones as no earlier life of this state can have."""
+        self._earlier = self.decisions
+        self._memos.clear()
+        self._first_id = self._next_id = _FIRST_RECOVERED_ID + secrets.randbelow(_FIRST_RECOVERED_ID)
+        self._oldest = self._first_id
+
     def to_arrays(self) -> dict[str, FloatArray | IntArray]:
         """All fields as arrays, for saving."""
         ids = np.array(list(self._memos), dtype=np.int64)
         memos = np.array(list(self._memos.values()), dtype=np.float64).reshape(ids.size, self.memo_size)
-        return {"ids": ids, "memos": memos, "clock": np.array([self._next_id, self._oldest], dtype=np.int64)}
+        clock = np.array([self._next_id, self._oldest, self._first_id, self._earlier], dtype=np.int64)
+        return {"ids": ids, "memos": memos, "clock": clock}
 
     def restore(self, ids: IntArray, memos: FloatArray, clock: IntArray) -> None:
         """Put back what ``to_arrays`` gave."""
         rows = np.ascontiguousarray(memos, dtype=np.float64).reshape(ids.size, self.memo_size)
         self._memos = {int(i): memo.copy() for i, memo in zip(ids, rows, strict=True)}
-        self._next_id, self._oldest = int(clock[0]), int(clock[1])
+        self._next_id, self._oldest, self._first_id, self._earlier = (int(value) for value in clock)

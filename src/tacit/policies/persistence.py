@@ -1,9 +1,10 @@
 """Saved states: plain arrays and JSON in one file, resumed at most once.
 
-Noise drawn twice for one release halves its variance, so a state may go on in one place only..  Every saved file
-carries a token..  Whoever goes on first, a ``load`` of the file or the object that saved it, takes the token; everybody
-else is refused..  Tokens are taken in two places: in a registry of this user on this machine, which also stops copies
-of the file, and in the file itself, which travels to other machines.
+Noise drawn twice for one release halves its variance, so that a state may go on in one place only.  Every saved file
+carries a token and, as the last bytes of the file, a mark.  Whoever goes on first, a ``load`` of the file or the object
+that saved it, takes the token and sets the mark; everybody else is refused.  The token is taken in a registry of this
+user on this machine, which also stops copies of the file; the mark travels with the file.  A file that cannot be marked
+is not resumed.
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ import os
 import secrets
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit._version import __version__
-from tacit.errors import CorruptState, StateInUse, TacitError
+from tacit.errors import CannotMark, CorruptState, StateInUse
 
-FORMAT = 1
+FORMAT = 2
 _HEADER = "header.json"
-_RESUMED = "resumed"
+_FRESH, _RESUMED = b"tacit state: fresh..", b"tacit state: resumed"
+"""The archive's comment, of one length, so that one write of its last bytes marks a file and can damage nothing."""
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -37,40 +41,62 @@ def _registry() -> Path:
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to go on from one saved state."""
+    """The right to go on from one saved state, by its token and the file that holds it."""
 
     token: str
+    path: Path
 
     def take(self) -> None:
-        """Take the right, or raise when somebody else has."""
-        registry = _registry()
+        """Go on in the object that saved: register, and mark the file if it is still where it was written."""
+        register(self.token)
         try:
-            registry.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise TacitError(
-                f"cannot write to {registry}, where resumed states are registered: {error}; set TACIT_STATE_DIR to a "
-                f"folder that lasts"
-            ) from error
-        try:
-            descriptor = os.open(registry / self.token, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        except FileExistsError:
-            raise StateInUse(
-                "this saved state has been resumed already: noise drawn twice for one release is a privacy loss. "
-                "Go on with the policy that resumed it, or load what that one saved last"
-            ) from None
-        os.fsync(descriptor)
-        os.close(descriptor)
+            if self.path.is_file() and _header(self.path).get("token") == self.token:
+                _mark(self.path)
+        except (CannotMark, CorruptState, StateInUse, OSError):
+            pass  # moved away or set read-only meanwhile: the registry has the token, and nobody was promised more
 
 
-def write(path: str | Path, policy: str, header: dict[str, Any], arrays: Arrays) -> str:
-    """Write a state atomically and return its token."""
+def register(token: str) -> None:
+    """Enter a token into this machine's registry, once."""
+    registry = _registry()
+    try:
+        registry.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(registry / token, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        if not registry.is_dir():
+            raise CannotMark(_unwritable(registry, "it is a file")) from None
+        raise StateInUse(_in_use("this saved state")) from None
+    except OSError as error:
+        raise CannotMark(_unwritable(registry, str(error))) from error
+    os.fsync(descriptor)
+    os.close(descriptor)
+
+
+def _unwritable(registry: Path, why: str) -> str:
+    return (
+        f"cannot write to {registry}, where resumed states are registered: {why}; set TACIT_STATE_DIR to a folder "
+        f"that lasts"
+    )
+
+
+def _in_use(what: str) -> str:
+    return (
+        f"{what} has been resumed already: noise drawn twice for one release is a privacy loss. Go on with the policy "
+        "that resumed it, or load what that one saved last. If it crashed, load with recover=True: that goes on from "
+        "what is public and drops the rest"
+    )
+
+
+def write(path: str | Path, policy: str, header: dict[str, Any], arrays: Arrays) -> Claim:
+    """Write a state atomically and return the right to go on from it."""
     token = secrets.token_hex(16)
     full = {"format": FORMAT, "version": __version__, "policy": policy, "token": token, **header}
-    target = Path(path)
+    target = Path(path).absolute()
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(descriptor, "wb") as stream:
             with zipfile.ZipFile(stream, "w") as archive:
+                archive.comment = _FRESH
                 archive.writestr(_HEADER, json.dumps(full))
                 for key, array in arrays.items():
                     with archive.open(f"{key}.npy", "w", force_zip64=True) as entry:
@@ -78,40 +104,87 @@ def write(path: str | Path, policy: str, header: dict[str, Any], arrays: Arrays)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(name, target)
+        _sync_folder(target.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    return token
+    return Claim(token, target)
 
 
-def read(path: str | Path) -> tuple[dict[str, Any], Arrays]:
+def read(path: str | Path, *, resumed_too: bool = False) -> tuple[dict[str, Any], Arrays]:
     """Read a state without taking its token; anything odd about the file is an error."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if archive.testzip() is not None:
-                raise CorruptState(f"{path} is damaged: a checksum does not match")
-            names = archive.namelist()
-            if _RESUMED in names:
-                raise StateInUse(f"{path} has been resumed already; load what the resumed policy saved last")
-            header = json.loads(archive.read(_HEADER))
-            arrays = {name[:-4]: _read_array(archive, name) for name in names if name.endswith(".npy")}
-    except FileNotFoundError:
-        raise
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError, EOFError) as error:
-        raise CorruptState(f"{path} is not a saved Tacit state, or is damaged: {error}") from error
+    with _archive(path) as archive:
+        if archive.testzip() is not None:
+            raise CorruptState(f"{path} is damaged: a checksum does not match")
+        if archive.comment != _FRESH and not resumed_too:
+            raise StateInUse(_in_use(str(path)))
+        header = json.loads(archive.read(_HEADER))
+        arrays = {name[:-4]: _read_array(archive, name) for name in archive.namelist() if name.endswith(".npy")}
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise CorruptState(f"{path} was saved in a format that version {__version__} does not read")
     return header, arrays
 
 
 def resume(path: str | Path, token: str) -> None:
-    """Take the token of a state and mark the file itself."""
-    Claim(token).take()
+    """Mark the file of a state as resumed, durably, and take its token; refuses where either cannot be done."""
+    _mark(Path(path))
+    register(token)
+
+
+@contextmanager
+def _archive(path: str | Path) -> Iterator[zipfile.ZipFile]:
     try:
-        with zipfile.ZipFile(path, "a") as archive:
-            archive.writestr(_RESUMED, "")
-    except OSError:
-        pass  # A read-only copy cannot be marked; the registry has the token.
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except FileNotFoundError:
+        raise
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError, EOFError, NotImplementedError) as error:
+        raise CorruptState(f"{path} is not a saved Tacit state, or is damaged: {error}") from error
+
+
+def _header(path: Path) -> dict[str, Any]:
+    with _archive(path) as archive:
+        header: dict[str, Any] = json.loads(archive.read(_HEADER))
+    return header
+
+
+def _mark(path: Path) -> None:
+    """Turn the mark from fresh to resumed and wait until it is on the disk."""
+    try:
+        with path.open("r+b") as stream:
+            _lock(stream)
+            stream.seek(-len(_FRESH), os.SEEK_END)
+            if stream.read() != _FRESH:
+                raise StateInUse(_in_use(str(path)))
+            stream.seek(-len(_FRESH), os.SEEK_END)
+            stream.write(_RESUMED)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise CannotMark(
+            f"{path} cannot be marked as resumed ({error}), so that nothing would stop a second resumption: copy it to "
+            "where it can be written, once, and load the copy; or load with recover=True, which drops what is secret"
+        ) from error
+
+
+def _lock(stream: IO[bytes]) -> None:
+    """Keep other processes from marking the same file at the same time, where the system has such locks."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    fcntl.flock(stream, fcntl.LOCK_EX)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name of a file durable, where folders can be synced."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _read_array(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:

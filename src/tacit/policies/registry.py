@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tacit.errors import CorruptState, InvalidInput, TacitError
+from tacit.errors import CorruptState, InvalidInput, RecoveryWarning, TacitError
 from tacit.policies import persistence
 from tacit.policies.base import Policy
 
@@ -50,14 +51,22 @@ def make_policy(name: str, **arguments: Any) -> Policy:
     return policy_class(name)(**arguments)
 
 
-def load(path: str | Path) -> Policy:
-    """Go on from a saved state.  A private policy's state can be resumed once only."""
-    header, arrays = persistence.read(path)
+def load(path: str | Path, *, recover: bool = False) -> Policy:
+    """Go on from a saved state.  A private policy's state can be resumed once only.
+
+    After a crash the file is stale: its policy went on, and is gone.  ``recover=True`` goes on from what was public in
+    it (releases, ledger, clock, estimates) and drops everything else: raw sums, the open leaf or batch, rewards that
+    were waited for.  No earlier row is then ever released again, so that it may be done any number of times, also from
+    a file that cannot be written.  A warning and the privacy report say what was lost.
+    """
+    header, arrays = persistence.read(path, resumed_too=recover)
     try:
         policy = make_policy(header["policy"], **header["config"])
         policy._restore(header, arrays)
     except (KeyError, TypeError, IndexError, ValueError, TacitError) as error:
         raise CorruptState(f"{path} does not hold a complete state: {error}") from error
-    if policy.setting.private:
+    if policy.setting.private and recover:
+        warnings.warn(policy._recover(), RecoveryWarning, stacklevel=2)
+    elif policy.setting.private:
         persistence.resume(path, header["token"])
     return policy

@@ -14,7 +14,6 @@ import numpy as np
 from tacit._compile import kernel
 from tacit.linalg.vectors import copy_into
 from tacit.policies.base import Policy
-from tacit.policies.decision import Decision
 from tacit.typing import ByteArray, FloatArray, IntArray
 
 GROW = 1 << 20
@@ -77,7 +76,10 @@ class RowPolicy(Policy):
         if flag & ~GROW:
             super()._on_event(flag & ~GROW)
 
-    def update(self, decision: Decision | int, reward: float) -> None:
+    def _before_learning(self) -> None:
         if grow_flag(self.state.rows):
             self._on_event(GROW)
-        super().update(decision, reward)
+
+    def _drop_raw(self) -> None:
+        super()._drop_raw()
+        self.state = self.state._replace(rows=make_rows(self.setting.dim))

@@ -1,4 +1,9 @@
-"""States, nested ``NamedTuple``s of arrays, as flat dictionaries and back."""
+"""States, nested ``NamedTuple``s of arrays, as flat dictionaries and back, and what of them is secret.
+
+A field of a private policy's state is *public* when it depends on rows through releases only, and *secret* otherwise:
+raw sums, rows, noise.  A state's class names the secret ones in ``secret``; a nested state speaks for itself.  The
+audit checks it: with the same releases all public fields are the same, byte for byte, whatever the rows were.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +28,20 @@ def flatten(state: tuple[Any, ...], prefix: str = "") -> dict[str, Array]:
             arrays.update(flatten(value, f"{path}."))
         else:
             arrays[path] = np.asarray(value)
+    return arrays
+
+
+def public_part(state: tuple[Any, ...], prefix: str = "") -> dict[str, Array]:
+    """Every array that depends on rows through releases only, under its dotted path."""
+    secret: frozenset[str] = getattr(type(state), "secret", frozenset())
+    arrays: dict[str, Array] = {}
+    for field, value in zip(_fields(state), state, strict=True):
+        if field in secret:
+            continue
+        if isinstance(value, tuple):
+            arrays.update(public_part(value, f"{prefix}{field}."))
+        else:
+            arrays[f"{prefix}{field}"] = np.asarray(value)
     return arrays
 
 

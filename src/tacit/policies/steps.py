@@ -1,12 +1,17 @@
-"""The three compiled steps of a policy, and the one loop that runs them over many rounds.
+"""The compiled steps of a policy, and the one loop that runs them over many rounds.
 
-A policy is a state, a ``NamedTuple`` of arrays, and three kernels on it:
+A policy is a state, a ``NamedTuple`` of arrays, and kernels on it:
 
-- ``advance(state, noise) -> flag``: the clock ticks.  Close the stream's leaf with this noise, solve anew.  A flag
-  other than 0 asks the Python side for an event (such as a private optimizer call) before arms are chosen.
+- ``close(state, noise) -> fresh``: the clock ticks, and the stream's leaf is closed with this noise: the release.  The
+  only step that sees noise, and the only one that turns raw sums into public numbers.  Without noise there is none.
+- ``advance(state, fresh) -> flag``: take in what was released, if anything was (``fresh``): solve anew.  A flag other
+  than 0 asks the Python side for an event (such as a private optimizer call) before arms are chosen.
 - ``choose(state, contexts, coins, memo) -> arm``: pick an arm of one user; whatever learning will need later
-  (at least the arm's features) goes into ``memo``.  Must not change the state.
+  (at least the arm's features) goes into ``memo``.  Must not change the state, and must not read its secret fields.
 - ``learn(state, memo, reward)``: take in one reward.
+
+Which fields of a state are secret, its class says: ``secret`` names those that depend on rows other than through
+releases (`tacit.policies.state`).
 
 Randomness arrives as arrays: the kernels are pure functions of their arguments, so that a run can be replayed
 with its noise frozen.  ``play`` is compiled once for each state type; library, simulator and service
@@ -19,20 +24,20 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numba
-import numpy as np
 from numba.extending import overload
 
 from tacit._compile import generic_kernel, kernel
-from tacit.linalg.solve import dot
+from tacit.privacy.continual import close_leaf
 from tacit.typing import FloatArray, IntArray
 
 
 class Steps(NamedTuple):
-    """The compiled kernels of a policy."""
+    """The compiled kernels of a policy; ``close`` is None where a tick draws no noise."""
 
     advance: Callable[..., int]
     choose: Callable[..., int]
     learn: Callable[..., None]
+    close: Callable[..., bool] | None
 
 
 _STEPS: dict[type, Steps] = {}
@@ -43,14 +48,27 @@ def register_steps(
     advance: Callable[..., int],
     choose: Callable[..., int],
     learn: Callable[..., None],
+    close: Callable[..., bool] | None = None,
 ) -> None:
     """Say which kernels drive states of ``state_type``."""
-    _STEPS[state_type] = Steps(advance, choose, learn)
+    _STEPS[state_type] = Steps(advance, choose, learn, close)
+
+
+@kernel
+def close_stream(state: Any, noise: FloatArray) -> bool:
+    """The ``close`` of a state whose releases are one continual stream, in its field ``stream``."""
+    return close_leaf(state.stream, noise)
 
 
 def advance(state: Any, noise: FloatArray) -> int:
-    """Generic ``advance``; inside kernels it is resolved by the state's type."""
-    return _STEPS[type(state)].advance(state, noise)
+    """A tick: ``close`` and ``advance`` of the state; inside kernels they are resolved by the state's type."""
+    steps = _STEPS[type(state)]
+    return absorb(state, True if steps.close is None else steps.close(state, noise))
+
+
+def absorb(state: Any, fresh: bool) -> int:
+    """The second half of a tick, after the release."""
+    return _STEPS[type(state)].advance(state, fresh)
 
 
 def choose(state: Any, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
@@ -65,10 +83,17 @@ def learn(state: Any, memo: FloatArray, reward: float) -> None:
 
 @overload(advance)
 def _compiled_advance(state: Any, noise: Any) -> Callable[..., int]:
-    step = _STEPS[state.instance_class].advance
+    steps = _STEPS[state.instance_class]
+    step, close = steps.advance, steps.close
+    if close is None:
+
+        def without_noise(state: Any, noise: Any) -> int:
+            return step(state, True)
+
+        return without_noise
 
     def implementation(state: Any, noise: Any) -> int:
-        return step(state, noise)
+        return step(state, close(state, noise))
 
     return implementation
 
@@ -91,23 +116,6 @@ def _compiled_learn(state: Any, memo: Any, reward: Any) -> Callable[..., None]:
         step(state, memo, reward)
 
     return implementation
-
-
-VALID, NOT_FINITE, TOO_LONG = 0, 1, 2
-_NORM_TOLERANCE = 1e-9
-
-
-@kernel
-def check_contexts(contexts: FloatArray) -> int:
-    """Whether all entries are finite and all arms of all users lie in the unit ball."""
-    for user in range(contexts.shape[0]):
-        for k in range(contexts.shape[1]):
-            square = dot(contexts[user, k], contexts[user, k])
-            if not np.isfinite(square):
-                return NOT_FINITE
-            if square > 1.0 + _NORM_TOLERANCE:
-                return TOO_LONG
-    return VALID
 
 
 @generic_kernel

@@ -8,6 +8,7 @@ from functools import cached_property
 from tacit.policies.base import Policy
 from tacit.privacy.continual import ContinualRelease, Stream, start_epoch
 from tacit.privacy.events import PrivacyEvent
+from tacit.typing import FloatArray
 
 FIRST_EPOCH = 1024
 """Leaves of the first epoch when the horizon is unknown; each further epoch has twice as many."""
@@ -28,9 +29,33 @@ class StreamedPolicy(Policy):
     def _open_stream(self) -> Stream:
         """Charge the first stream and open it."""
         plan = self._plan(self.setting.horizon or FIRST_EPOCH)
-        assert self.ledger is not None
-        self.ledger.charge(plan.event(), None if self.setting.horizon else "epoch 1")
+        self._charge(plan, 1)
         return plan.open()
+
+    def _charge(self, plan: ContinualRelease, epoch: int) -> None:
+        """Charge an epoch to a cohort of its own: rows of one epoch, and of one life, are in no other."""
+        assert self.ledger is not None
+        life = f"recovery {len(self.recovered_at)}, " if self.recovered_at else ""
+        self.ledger.charge(plan.event(), f"{life}epoch {epoch}")
+
+    def _start_epoch(self, leaves: int, epoch: int) -> None:
+        """Charge the next epoch and begin it; what was released stays, as a public constant."""
+        plan = self._plan(leaves)
+        self._charge(plan, epoch)
+        start_epoch(self.state.stream, plan)
+
+    def _close(self, noise: FloatArray) -> bool:
+        return self.publisher.leaf(self.state.stream, noise)
+
+    def _drop_raw(self) -> None:
+        super()._drop_raw()
+        stream: Stream = self.state.stream
+        stream.leaf[:] = 0.0
+        left = int(stream.clock[1] - stream.clock[0]) if self.setting.horizon else int(stream.clock[1])
+        if left > 0:
+            self._start_epoch(left, 1)
+        else:  # the horizon is over, and with it all releases
+            stream.nodes[:] = 0.0
 
     def planned_calls(self) -> tuple[PrivacyEvent, ...]:
         """Releases beside the stream that the budget is reserved for, in order; none by default."""
@@ -42,12 +67,8 @@ class StreamedPolicy(Policy):
         if self.setting.horizon is not None:
             return left if left > 0 else 1 << 30
         if left == 0:
-            leaves = 2 * int(stream.clock[1])
-            plan = self._plan(leaves)
-            assert self.ledger is not None
-            self.ledger.charge(plan.event(), f"epoch {(leaves // FIRST_EPOCH).bit_length()}")
-            start_epoch(stream, plan)
-            left = leaves
+            left = 2 * int(stream.clock[1])
+            self._start_epoch(left, (left // FIRST_EPOCH).bit_length())
         return left
 
     @property

@@ -51,6 +51,8 @@ class Stream(NamedTuple):
     scale: FloatArray
     """Standard deviation of the noise that this epoch draws, and the grid of exact noise (0: none)."""
 
+    secret = frozenset({"leaf", "nodes"})
+
 
 @kernel
 def close_leaf(stream: Stream, noise: FloatArray) -> bool:

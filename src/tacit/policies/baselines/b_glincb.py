@@ -75,7 +75,7 @@ def _finish_batch(state: BatchState) -> None:
 
 
 @kernel
-def _advance(state: BatchState, noise: FloatArray) -> int:
+def _advance(state: BatchState, fresh: bool) -> int:
     batch = state.counts[1]
     if batch < state.ends.shape[0] and state.counts[0] >= state.ends[batch]:
         _finish_batch(state)

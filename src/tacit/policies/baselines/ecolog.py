@@ -136,7 +136,7 @@ def squared_radius(state: EcologState) -> float:
 
 
 @kernel
-def _advance(state: EcologState, noise: FloatArray) -> int:
+def _advance(state: EcologState, fresh: bool) -> int:
     return 0
 
 

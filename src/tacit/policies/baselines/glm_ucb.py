@@ -49,7 +49,7 @@ def _width(state: GlmUcbState) -> float:
 
 
 @kernel
-def _advance(state: GlmUcbState, noise: FloatArray) -> int:
+def _advance(state: GlmUcbState, fresh: bool) -> int:
     if refit_due(state.rows.count[0], state.fitted, state.constants[2]):
         refit(state.fitted[1], state.rows, ALL_ROWS, state.constants[0], state.constants[1], state.theta)
     return grow_flag(state.rows)

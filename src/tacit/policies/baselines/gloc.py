@@ -57,7 +57,7 @@ def squared_radius(state: GlocState) -> float:
 
 
 @kernel
-def _advance(state: GlocState, noise: FloatArray) -> int:
+def _advance(state: GlocState, fresh: bool) -> int:
     return 0
 
 

@@ -35,7 +35,7 @@ class GreedyState(NamedTuple):
 
 
 @kernel
-def _advance(state: GreedyState, noise: FloatArray) -> int:
+def _advance(state: GreedyState, fresh: bool) -> int:
     if refit_due(state.rows.count[0], state.fitted, state.constants[2]):
         refit(state.fitted[1], state.rows, ALL_ROWS, state.constants[0], state.constants[1], state.theta)
     return grow_flag(state.rows)

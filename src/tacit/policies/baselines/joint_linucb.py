@@ -28,12 +28,11 @@ from tacit.linalg.packing import packed_size, unpack
 from tacit.policies.arms import remember_arm
 from tacit.policies.baselines._kernels import optimistic_arm
 from tacit.policies.baselines._private_linear import linear_constants, solve_noisy
-from tacit.policies.steps import register_steps
+from tacit.policies.steps import close_stream, register_steps
 from tacit.policies.streamed import StreamedPolicy
 from tacit.privacy.continual import (
     ContinualRelease,
     Stream,
-    close_leaf,
     contribute_outer,
     contribute_vector,
     plan_release,
@@ -84,8 +83,8 @@ def _solve(state: JointLinState) -> None:
 
 
 @kernel
-def _advance(state: JointLinState, noise: FloatArray) -> int:
-    if close_leaf(state.stream, noise):
+def _advance(state: JointLinState, fresh: bool) -> int:
+    if fresh:
         _solve(state)
     return 0
 
@@ -104,7 +103,7 @@ def _learn(state: JointLinState, memo: FloatArray, reward: float) -> None:
     contribute_vector(state.stream, dim * (dim + 1) // 2, state.weight[0] * reward, memo)
 
 
-register_steps(JointLinState, _advance, _choose, _learn)
+register_steps(JointLinState, _advance, _choose, _learn, close_stream)
 
 
 @dataclass(frozen=True)

@@ -21,23 +21,23 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tacit._compile import kernel
 from tacit._validate import integer_at_least, positive
 from tacit.glm.links import mean
 from tacit.linalg.projection import project_ball
 from tacit.linalg.solve import dot
+from tacit.linalg.vectors import copy_into
 from tacit.policies.arms import remember_arm
 from tacit.policies.base import Policy
-from tacit.policies.decision import Decision
+from tacit.policies.publisher import DIRECT
 from tacit.policies.steps import register_steps
 from tacit.privacy.report import Model
 from tacit.typing import FloatArray, IntArray
 
 
 class LocalState(NamedTuple):
-    """The server's iterate; ``noise`` waits for the device of the next user."""
+    """The server's iterate; ``noise`` is what the device of the next user draws."""
 
     theta: FloatArray
     noise: FloatArray
@@ -45,6 +45,8 @@ class LocalState(NamedTuple):
     """Reports so far, decisions so far, rounds of warm-up, code of the link."""
     constants: FloatArray
     """Numerator and offset of the rate, S, bound L of a gradient, grid of exact noise (0: none), noise sd."""
+
+    secret = frozenset({"noise"})
 
 
 @kernel
@@ -60,11 +62,16 @@ def report_gradient(
 
 
 @kernel
-def _advance(state: LocalState, noise: FloatArray) -> int:
+def _advance(state: LocalState, fresh: bool) -> int:
     state.counts[1] += 1
-    for i in range(noise.shape[0]):
-        state.noise[i] = noise[i]
     return 0
+
+
+@kernel
+def _close(state: LocalState, noise: FloatArray) -> bool:
+    """Nothing is released by a tick: the noise goes to the device that decides next."""
+    copy_into(noise, state.noise)
+    return True
 
 
 @kernel
@@ -85,18 +92,33 @@ def _choose(state: LocalState, contexts: FloatArray, coins: FloatArray, memo: Fl
 
 @kernel
 def _learn(state: LocalState, memo: FloatArray, reward: float) -> None:
-    dim, theta = state.theta.shape[0], state.theta
-    numerator, offset, theta_bound, bound, grid, _ = state.constants
+    dim = state.theta.shape[0]
     report = np.empty(dim)
-    report_gradient(state.counts[3], theta, memo[:dim], reward, bound, grid, report)
+    device_gradient(state, memo, reward, report)
+    for i in range(dim):
+        report[i] += memo[dim + i]
+    take_report(state, report)
+
+
+@kernel
+def device_gradient(state: LocalState, memo: FloatArray, reward: float, out: FloatArray) -> None:
+    """The device's side: its gradient at the newest theta, before noise."""
+    dim = state.theta.shape[0]
+    report_gradient(state.counts[3], state.theta, memo[:dim], reward, state.constants[3], state.constants[4], out)
+
+
+@kernel
+def take_report(state: LocalState, report: FloatArray) -> None:
+    """The server's side: a step along the report that left the device, noise included."""
+    numerator, offset, theta_bound = state.constants[:3]
     state.counts[0] += 1
     rate = numerator / (offset + state.counts[0])
-    for i in range(dim):
-        theta[i] -= rate * (report[i] + memo[dim + i])
-    project_ball(theta, theta_bound)
+    for i in range(report.shape[0]):
+        state.theta[i] -= rate * report[i]
+    project_ball(state.theta, theta_bound)
 
 
-register_steps(LocalState, _advance, _choose, _learn)
+register_steps(LocalState, _advance, _choose, _learn, _close)
 
 
 @dataclass(frozen=True)
@@ -123,6 +145,7 @@ class LocalGLM(Policy):
     guarantee: ClassVar[Model] = "local"
     options_type = LocalOptions
     coin_count = 1
+    shares_ticks = False  # every device has its own noise
 
     @property
     def memo_size(self) -> int:
@@ -136,9 +159,19 @@ class LocalGLM(Policy):
     def noise_scale(self) -> float:
         return float(self.state.constants[-1])
 
-    def select_batch(self, contexts: npt.ArrayLike) -> list[Decision]:
-        """Choose for many users at once; every device has its own noise, so every user is a tick of the clock."""
-        return [self.select(arms) for arms in self._checked_contexts(contexts, 3)]
+    def _close(self, noise: FloatArray) -> bool:
+        return _close(self.state, noise)
+
+    def _learn(self, memo: FloatArray, reward: float) -> None:
+        if self.publisher is DIRECT:
+            super()._learn(memo, reward)
+            return
+        gradient, dim = np.empty(self.setting.dim), self.setting.dim
+        device_gradient(self.state, memo, reward, gradient)
+        take_report(self.state, self.publisher.vector("report", gradient, memo[dim:], self.noise_scale))
+
+    def _drop_raw(self) -> None:
+        self.state.noise[:] = 0.0
 
     def _build(self) -> None:
         setting, options = self.setting, self.options

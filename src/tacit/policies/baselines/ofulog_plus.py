@@ -65,7 +65,7 @@ def _invert_hessian(state: OfulogState) -> None:
 
 
 @kernel
-def _advance(state: OfulogState, noise: FloatArray) -> int:
+def _advance(state: OfulogState, fresh: bool) -> int:
     if refit_due(state.rows.count[0], state.fitted, state.constants[3]):
         # The ball alone makes the problem well posed; a trace of ridge keeps Newton's matrix invertible.
         refit(LOGISTIC, state.rows, ALL_ROWS, 1e-6, state.constants[1], state.theta)

@@ -62,7 +62,7 @@ def log_term(state: RsState) -> float:
 
 
 @kernel
-def _advance(state: RsState, noise: FloatArray) -> int:
+def _advance(state: RsState, fresh: bool) -> int:
     explored = refit_due(state.fitted[2], state.fitted, 0.01)
     switch = state.growth[0] > state.constants[7]
     for task in range(2):  # one call in the source: the fit is inlined, and takes long to compile

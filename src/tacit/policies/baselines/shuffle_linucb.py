@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tacit._compile import kernel
 from tacit._validate import integer_at_least, nonnegative, positive, probability
@@ -30,7 +30,6 @@ from tacit.errors import InvalidInput
 from tacit.policies.arms import remember_arm
 from tacit.policies.baselines._kernels import optimistic_arm
 from tacit.policies.baselines._private_linear import linear_constants, solve_noisy
-from tacit.policies.decision import Decision
 from tacit.policies.rows import RowBuffer, RowPolicy, append_row, grow_flag, make_rows
 from tacit.policies.shuffled import check_source, device_generator, shuffle_warnings
 from tacit.policies.steps import register_steps
@@ -61,9 +60,11 @@ class ShuffleLinState(NamedTuple):
     constants: FloatArray
     """See `linear_constants`."""
 
+    secret = frozenset({"rows"})
+
 
 @kernel
-def _advance(state: ShuffleLinState, noise: FloatArray) -> int:
+def _advance(state: ShuffleLinState, fresh: bool) -> int:
     decisions, size = state.counts
     state.counts[0] = decisions + 1
     flag = grow_flag(state.rows)
@@ -126,14 +127,11 @@ class ShuffleLinUcb(RowPolicy):
     name: ClassVar[str] = "shuffle-linucb"
     guarantee: ClassVar[Model] = "shuffle"
     options_type = ShuffleLinOptions
+    shares_ticks = False  # batches count users
 
     @property
     def memo_size(self) -> int:
         return self.setting.dim + 1
-
-    def select_batch(self, contexts: npt.ArrayLike) -> list[Decision]:
-        """Choose for many users at once; batches count users, so every user is a tick of the clock."""
-        return [self.select(arms) for arms in self._checked_contexts(contexts, 3)]
 
     def plan(self) -> BatchPlan:
         """The two sums of a batch, calibrated to the whole budget at the batch's size."""
@@ -177,7 +175,7 @@ class ShuffleLinUcb(RowPolicy):
                 (("gram", features, state.gram), ("moment", vectors, state.moment))
             ):
                 protocol = self._batch_plan[name].protocol
-                aggregate = sample_sum(protocol, rows, rng)
+                aggregate = self.publisher.shuffled(protocol, rows, partial(sample_sum, protocol, rows, rng))
                 total[:] += aggregate.decoded()
                 state.released[position] += aggregate.noise_sd**2
         state.released[2:] += (users, 1)

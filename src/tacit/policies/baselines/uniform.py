@@ -20,7 +20,7 @@ class UniformState(NamedTuple):
 
 
 @kernel
-def _advance(state: UniformState, noise: FloatArray) -> int:
+def _advance(state: UniformState, fresh: bool) -> int:
     return 0
 
 

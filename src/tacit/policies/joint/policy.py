@@ -47,6 +47,8 @@ from tacit.privacy.events import DiscreteGaussianRelease, NoisySum, PrivacyEvent
 from tacit.privacy.factorization import worst_prefix_sd
 from tacit.typing import FloatArray
 
+_SIDES = ("theta_o", "theta_tau")
+
 
 @dataclass(frozen=True)
 class JointOptions:
@@ -120,10 +122,15 @@ class JointGLM(StreamedPolicy, RowPolicy):
             spread=np.stack([np.eye(dim), np.eye(dim)]) * setting.theta_bound**2,
             theta=np.zeros((2, dim)),
             work=np.zeros((dim, dim)),
-            calls=np.zeros(3, dtype=np.int64),
+            calls=np.zeros(2, dtype=np.int64),
+            explored=np.zeros(1, dtype=np.int64),
             link=np.array([setting.link.code], dtype=np.int64),
             constants=constants,
         )
+
+    def _drop_raw(self) -> None:
+        super()._drop_raw()
+        self.state.explored[:] = 0
 
     def _first_anchor(self, stream: Stream) -> float:
         """The ridge that the first estimate must outgrow: the largest that noise will ever ask for."""
@@ -169,7 +176,7 @@ class JointGLM(StreamedPolicy, RowPolicy):
         state = self.state
         state.anchor[side] = state.design[side]
         if side == 0:
-            state.calls[2] = 0
+            state.explored[0] = 0
         call = int(state.calls[side])
         if call >= self._constants.max_calls:
             return
@@ -186,7 +193,11 @@ class JointGLM(StreamedPolicy, RowPolicy):
             state.rows.mask,
             EXPLORED if side == 0 else EXPLOITED,
         )
-        state.theta[side] = optimizer.run(rows, public, draws, release.grid)
+
+        def publish(exact: FloatArray, noise: FloatArray) -> FloatArray:
+            return self.publisher.vector(f"gradient of {_SIDES[side]}", exact, noise, release.noise_sd)
+
+        state.theta[side] = optimizer.run(rows, public, draws, release.grid, publish)
 
     def _call_mu(self, call: int) -> float:
         """mu of the gradients of one side's call, such that the pair of calls spends its share of the budget."""

@@ -19,8 +19,8 @@ from tacit.linalg.solve import cholesky, dominated, dot, invert_cholesky, quadra
 from tacit.linalg.vectors import copy_into
 from tacit.policies.arms import remember_arm
 from tacit.policies.rows import RowBuffer, append_row, grow_flag
-from tacit.policies.steps import register_steps
-from tacit.privacy.continual import Stream, close_leaf, contribute_outer, released_variance
+from tacit.policies.steps import close_stream, register_steps
+from tacit.privacy.continual import Stream, contribute_outer, released_variance
 from tacit.typing import FloatArray, IntArray
 
 REFRESH_EXPLORE, REFRESH_EXPLOIT = 1, 2
@@ -46,10 +46,14 @@ class JointState(NamedTuple):
     """theta_o and theta_tau, shape (2, d)."""
     work: FloatArray
     calls: IntArray
-    """Optimizer calls made for theta_o and theta_tau, and whether an exploration reward came since the last tick."""
+    """Optimizer calls made for theta_o and theta_tau."""
+    explored: IntArray
+    """Whether an exploration reward came since the last refresh of theta_o: raw, and read by profile `paper` only."""
     link: IntArray
     constants: FloatArray
     """See the indices below."""
+
+    secret = frozenset({"rows", "explored"})
 
 
 THRESHOLD, COVERAGE_FACTOR, RIDGE, RIDGE_NOISE, WEIGHT_MAX, WEIGHT_DIVISOR = 0, 1, 2, 3, 4, 5
@@ -57,9 +61,9 @@ WIDTH_EXPLORE, WIDTH, GROWTH, LITERAL, PAPER_SETS = 6, 7, 8, 9, 10
 
 
 @kernel
-def _advance(state: JointState, noise: FloatArray) -> int:
+def _advance(state: JointState, fresh: bool) -> int:
     flag = grow_flag(state.rows)
-    if not close_leaf(state.stream, noise):
+    if not fresh:
         return flag
     constants, dim = state.constants, state.coverage.shape[0]
     half = state.stream.released.shape[0] // 2
@@ -76,7 +80,7 @@ def _advance(state: JointState, noise: FloatArray) -> int:
         copy_into(state.coverage, state.spread[0])
     if constants[LITERAL] > 0.0:
         # The paper's line 9, kept for comparison: refreshes when somebody's own round explored, which others can see.
-        if state.calls[2] > 0:
+        if state.explored[0] > 0:
             flag |= REFRESH_EXPLORE
     elif not dominated(state.design[0], state.anchor[0], constants[GROWTH], state.work):
         flag |= REFRESH_EXPLORE
@@ -160,10 +164,10 @@ def _learn(state: JointState, memo: FloatArray, reward: float) -> None:
     if memo[dim] > 0.0:
         contribute_outer(state.stream, 0, 1.0, x)
         append_row(state.rows, x, reward, EXPLORED)
-        state.calls[2] = 1
+        state.explored[0] = 1
     else:
         contribute_outer(state.stream, half, memo[dim + 1], x)
         append_row(state.rows, x, reward, EXPLOITED)
 
 
-register_steps(JointState, _advance, _choose, _learn)
+register_steps(JointState, _advance, _choose, _learn, close_stream)

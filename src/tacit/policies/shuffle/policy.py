@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from tacit._validate import integer_at_least, positive
 from tacit.errors import CalibrationError
 from tacit.policies.base import Policy
-from tacit.policies.decision import Decision
 from tacit.policies.rows import make_rows
 from tacit.policies.shuffle.constants import constants_for
 from tacit.policies.shuffle.estimate import Belief, prior
@@ -93,6 +91,7 @@ class ShuffleGLM(Policy):
     options_type = ShuffleOptions
     options: ShuffleOptions
     coin_count = 1
+    shares_ticks = False  # batches count users
 
     def _build(self) -> None:
         setting, options = self.setting, self.options
@@ -145,9 +144,11 @@ class ShuffleGLM(Policy):
     def memo_size(self) -> int:
         return self.setting.dim + 1
 
-    def select_batch(self, contexts: npt.ArrayLike) -> list[Decision]:
-        """Choose for many users at once; batches count users, so that each of them is a tick of the clock."""
-        return [self.select(arms) for arms in self._checked_contexts(contexts, 3)]
+    def _drop_raw(self) -> None:
+        """Give up the open batch: its users are lost, and the next one begins."""
+        counts = self.state.counts
+        counts[ASSIGNED] -= counts[SIZE] - counts[POSITION]
+        self._open_batch()
 
     @property
     def privacy(self) -> PrivacyReport:
@@ -236,7 +237,8 @@ class ShuffleGLM(Policy):
             if plan is None:
                 domain = {request.name: request.domain for request in self._learner.requests(state, users)}[name]
                 return Released(domain.decode(np.sum(domain.embed(rows), axis=0)), 0.0)
-            total = release_sum(plan[name].round(index), rows, rng, self._path)
+            protocol = plan[name].round(index)
+            total = self.publisher.shuffled(protocol, rows, lambda: release_sum(protocol, rows, rng, self._path))
             return Released(total.decoded(), total.noise_sd)
 
         self._append(self._learner.estimate(state, batch, sums))

@@ -53,9 +53,11 @@ class ShuffleState(NamedTuple):
     link: IntArray
     constants: FloatArray
 
+    secret = frozenset({"rows"})
+
 
 @kernel
-def _advance(state: ShuffleState, noise: FloatArray) -> int:
+def _advance(state: ShuffleState, fresh: bool) -> int:
     if state.counts[SIZE] == 0:
         return 0
     if state.counts[POSITION] == state.counts[SIZE]:

@@ -14,8 +14,7 @@ import numpy as np
 
 from tacit._validate import nonnegative, positive
 from tacit.errors import InvalidInput
-from tacit.estimation.linearised import LinearisedRow, best_row, row_with_scale
-from tacit.glm.links import LOG
+from tacit.estimation.linearised import LinearisedRow, best_row, blended_weight, row_with_scale
 from tacit.linalg.packing import packed_size
 from tacit.policies.setting import Setting
 from tacit.policies.stream.filter import make_filter, restart_noise
@@ -126,25 +125,13 @@ class StreamGLM(StreamedPolicy):
             source=self.noise,
         )
 
-    def _before_ticks(self) -> int:
-        epoch = int(self.state.stream.clock[1])
-        left = super()._before_ticks()
-        if int(self.state.stream.clock[1]) != epoch:
-            restart_noise(self.state.rows)
-        return left
+    def _start_epoch(self, leaves: int, epoch: int) -> None:
+        super()._start_epoch(leaves, epoch)
+        restart_noise(self.state.rows)
 
 
 def dispersion(setting: Setting, row: LinearisedRow) -> float:
-    """phi: the largest variance of a reward per unit of weight.  Bounded rewards: mu (R - mu); counts: mu."""
+    """phi: the largest variance of a reward per unit of weight, over scores in [-S, S]."""
     scores = np.linspace(-setting.theta_bound, setting.theta_bound, 201)
-    means = setting.link.mean(scores)
-    tangent = setting.link.derivative(scores)
-    safe = np.where(np.abs(scores) < 1e-9, 1.0, scores)
-    secant = np.where(np.abs(scores) < 1e-9, tangent, (means - setting.link.mean(0.0)) / safe)
-    weights = (1.0 - row.blend) * tangent + row.blend * secant
-    if setting.link.code == LOG:
-        variance = np.minimum(means, 0.25 * setting.reward_bound**2)
-    else:
-        inside = np.clip(means, 0.0, setting.reward_bound)
-        variance = inside * (setting.reward_bound - inside)
-    return float(np.max(variance / weights))
+    weights = np.array([blended_weight(setting.link.code, row.blend, z) for z in scores])
+    return float(np.max(setting.link.variance_bound(scores, setting.reward_bound) / weights))

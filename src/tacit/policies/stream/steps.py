@@ -18,9 +18,9 @@ from tacit.linalg.packing import unpack
 from tacit.linalg.projection import project_ball
 from tacit.linalg.solve import cholesky, dot, invert_cholesky, quadratic_form
 from tacit.policies.arms import remember_arm
-from tacit.policies.steps import register_steps
+from tacit.policies.steps import close_stream, register_steps
 from tacit.policies.stream.filter import RowFilter, filter_step
-from tacit.privacy.continual import Stream, close_leaf, contribute_outer, contribute_vector, released_variance
+from tacit.privacy.continual import Stream, contribute_outer, contribute_vector, released_variance
 from tacit.typing import FloatArray, IntArray
 
 
@@ -49,8 +49,8 @@ _FLOOR = 0.3
 
 
 @kernel
-def _advance(state: StreamState, noise: FloatArray) -> int:
-    if not close_leaf(state.stream, noise):
+def _advance(state: StreamState, fresh: bool) -> int:
+    if not fresh:
         return 0
     stream, clock = state.stream, state.clock
     if state.constants[FILTERED] > 0.0:
@@ -144,4 +144,4 @@ def _learn(state: StreamState, memo: FloatArray, reward: float) -> None:
     contribute_vector(state.stream, state.stream.released.shape[0] - dim, constants[SCALE] * response, x)
 
 
-register_steps(StreamState, _advance, _choose, _learn)
+register_steps(StreamState, _advance, _choose, _learn, close_stream)

@@ -1,0 +1,125 @@
+"""What a policy takes in: contexts and rewards, checked in one place before anything changes.
+
+A refusal is an answer to the one user or caller whose input it was.  In a batch each user is judged apart, so that
+nobody learns from an error whether somebody else's arms were valid.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit._compile import kernel
+from tacit.errors import InvalidInput
+from tacit.linalg.solve import dot
+from tacit.policies.setting import Setting
+from tacit.typing import FloatArray
+
+_NORM_TOLERANCE = 1e-6
+"""Room for arms normalised in single precision; `remember_arm` scales what is learned from into the unit ball."""
+
+
+@kernel
+def largest_squares(contexts: FloatArray, out: FloatArray) -> bool:
+    """Largest squared norm of each user's arms, not finite where an entry is not; whether all of them are admitted."""
+    fine = True
+    bound = (1.0 + _NORM_TOLERANCE) * (1.0 + _NORM_TOLERANCE)
+    for user in range(contexts.shape[0]):
+        out[user] = 0.0
+        for k in range(contexts.shape[1]):
+            square = dot(contexts[user, k], contexts[user, k])
+            if not square <= out[user]:  # also when it is NaN, which then stays
+                out[user] = square
+            if not np.isfinite(square):
+                break
+        fine = fine and out[user] <= bound
+    return fine
+
+
+def admit_contexts(contexts: npt.ArrayLike, setting: Setting) -> FloatArray:
+    """The arms of one user, shape (K, d), as kernels take them: shape (1, K, d)."""
+    block = _block(contexts, setting.dim, 2)
+    if not largest_squares(block, np.empty(1)):
+        raise _refusal(block[0])
+    return block
+
+
+def admit_rounds(contexts: npt.ArrayLike, setting: Setting) -> FloatArray:
+    """The arms of many rounds, shape (N, K, d), all of them valid or none taken."""
+    block = _block(contexts, setting.dim, 3)
+    for user in _refused(block)[:1]:
+        raise _refusal(block[user], f"round {user}: ")
+    return block
+
+
+def admit_users(contexts: npt.ArrayLike, setting: Setting) -> tuple[FloatArray, dict[int, InvalidInput]]:
+    """The arms of many users, shape (N, K, d): those that are valid, in order, and for each other user why not."""
+    block = _block(contexts, setting.dim, 3)
+    refused = {user: _refusal(block[user]) for user in _refused(block)}
+    if not refused:
+        return block, refused
+    return np.ascontiguousarray(np.delete(block, list(refused), axis=0)), refused
+
+
+def admit_reward(reward: float, setting: Setting) -> float:
+    """One reward in [0, R]; a link of unbounded counts has those above R cut."""
+    try:
+        value = float(reward)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"reward must be a number, not {reward!r}") from error
+    if setting.link.clips_rewards:
+        value = min(value, setting.reward_bound)
+    if not 0.0 <= value <= setting.reward_bound:
+        raise InvalidInput(f"reward must lie in [0, {setting.reward_bound:g}], not {value!r}")
+    return value
+
+
+def admit_rewards(rewards: npt.ArrayLike, shape: tuple[int, ...], setting: Setting) -> FloatArray:
+    """A table of what every arm would earn, by the same rule as single rewards."""
+    table = np.ascontiguousarray(rewards, dtype=np.float64)
+    if table.shape != shape:
+        raise InvalidInput(f"rewards must have shape {shape}, not {table.shape}")
+    if setting.link.clips_rewards:
+        table = np.minimum(table, setting.reward_bound)
+    if table.size and not (np.min(table) >= 0.0 and np.max(table) <= setting.reward_bound):
+        raise InvalidInput(f"rewards must lie in [0, {setting.reward_bound:g}]")
+    return table
+
+
+def _block(contexts: npt.ArrayLike, dim: int, axes: int) -> FloatArray:
+    """An array of shape (N, K, d) in the form that kernels are compiled for; N is 1 when ``axes`` is 2."""
+    try:
+        array: npt.NDArray[Any] = np.ascontiguousarray(contexts, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"contexts must be a numeric array: {error}") from error
+    if not array.flags.carray:
+        array = array.copy()  # read-only or unaligned: kernels are compiled for ordinary arrays alone
+    shape = array.shape
+    if len(shape) != axes or shape[-1] != dim or shape[-2] == 0:
+        form = "(K, d)" if axes == 2 else "(N, K, d)"
+        raise InvalidInput(f"contexts must have shape {form} with K >= 1 and d = {dim}, not {shape}")
+    return array if axes == 3 else array[np.newaxis]
+
+
+def _refused(block: FloatArray) -> list[int]:
+    squares = np.empty(block.shape[0])
+    if largest_squares(block, squares):
+        return []
+    bound = (1.0 + _NORM_TOLERANCE) ** 2
+    return [int(user) for user in np.flatnonzero(~(squares <= bound))]
+
+
+def _refusal(arms: FloatArray, where: str = "") -> InvalidInput:
+    """What is wrong with one user's arms: the first arm that is not finite, or the longest one."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.linalg.norm(arms, axis=1)
+    if not np.all(np.isfinite(norms)):
+        arm = int(np.flatnonzero(~np.isfinite(norms))[0])
+        return InvalidInput(f"{where}contexts must be finite: row {arm} is not")
+    arm = int(np.argmax(norms))
+    return InvalidInput(
+        f"{where}contexts must have Euclidean norm at most 1: row {arm} has {norms[arm]:.6g}. Divide by the largest "
+        "norm that can occur, a public constant, and never by the largest one in your data, which is not"
+    )
