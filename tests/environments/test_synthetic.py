@@ -101,6 +101,20 @@ def test_rewards_have_the_mean_of_the_link(link: str) -> None:
     assert np.all(np.abs(np.mean(block.rewards, axis=0) - (expected + 0.05)) > 3 * errors)
 
 
+def test_the_largest_reward_is_the_links_unless_given() -> None:
+    found = {link: world(link=link, theta_norm=1.5).largest_reward for link in LINKS}
+    assert found == {"logistic": 1.0, "probit": 1.0, "identity": 1.5, "log": 18.0}  # ceil(4.48 + 6 * 2.12)
+    assert Environment(get_link("log"), 3, 6, 400, 1.5, reward_bound=5.0).largest_reward == 5.0
+
+
+@pytest.mark.parametrize("link", list(LINKS))
+def test_scores_are_flipped_only_where_means_would_be_negative(link: str) -> None:
+    environment = world(link=link)
+    theta = environment._draw_theta(np.random.default_rng(6))
+    scores = play(environment, seed=6).contexts @ theta
+    assert bool(np.all(scores >= 0.0)) == (link == "identity")
+
+
 def test_same_seed_same_instance() -> None:
     first, second, other = play(world(), 2), play(world(), 2), play(world(), 3)
     assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
@@ -121,8 +135,15 @@ def test_better_arms_never_earn_less_in_the_same_round() -> None:
         ({"dim": 0}, "dim"),
         ({"horizon": 0}, "horizon"),
         ({"theta_norm": math.nan}, "theta_norm"),
+        ({"theta_norm": 7.0, "link": "log"}, "theta_norm must be at most 6.55"),
     ],
 )
 def test_bad_settings_are_refused(changes: dict[str, object], told: str) -> None:
     with pytest.raises(InvalidInput, match=told):
         world(**changes)
+
+
+@pytest.mark.parametrize("bound", [0.0, -1.0, math.nan])
+def test_a_bad_reward_bound_is_refused(bound: float) -> None:
+    with pytest.raises(InvalidInput, match="reward_bound"):
+        Environment(get_link("probit"), 3, 6, 400, 2.0, reward_bound=bound)

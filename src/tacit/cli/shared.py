@@ -13,13 +13,13 @@ import typer
 from typer.core import TyperGroup
 
 from tacit.errors import TacitError
+from tacit.glm.link_names import LinkName as LinkName
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from tacit.experiments.tables import Table
 
-LinkName = Literal["logistic", "probit", "identity", "log"]
 ContextName = Literal["ball", "fixed", "shift", "assouad"]
 EngineName = Literal["joblib", "ray"]
 INTERRUPTED = 130

@@ -13,7 +13,7 @@ import numpy as np
 from tacit._compile import kernel
 from tacit._validate import integer_at_least, positive
 from tacit.errors import InvalidInput
-from tacit.glm.links import IDENTITY, LOG, Link, get_link, mean
+from tacit.glm.links import Link, get_link, mean, sample_reward
 from tacit.linalg.solve import dot
 from tacit.typing import FloatArray
 
@@ -53,18 +53,12 @@ class Environment:
         positive("theta_norm", self.theta_norm)
         if self.contexts not in CONTEXT_KINDS:
             raise InvalidInput(f"contexts must be one of {', '.join(CONTEXT_KINDS)}, not {self.contexts!r}")
+        positive("reward_bound", self.largest_reward)
 
     @property
     def largest_reward(self) -> float:
-        """R: the public bound on rewards.  Linear rewards reach theta_norm; counts are cut well above their mean."""
-        if self.reward_bound is not None:
-            return self.reward_bound
-        if self.link.code == IDENTITY:
-            return self.theta_norm
-        if self.link.code == LOG:
-            top = math.exp(self.theta_norm)
-            return math.ceil(top + 6.0 * math.sqrt(top))
-        return 1.0
+        """R: the public bound on rewards, by default what the link suggests for parameters of this norm."""
+        return self.link.simulated_reward_bound(self.theta_norm) if self.reward_bound is None else self.reward_bound
 
     def blocks(self, rng: np.random.Generator) -> Iterator[Block]:
         """Draw an instance and yield its rounds in blocks that fit the cache."""
@@ -93,7 +87,7 @@ class Environment:
         rounds, count = contexts.shape[:2]
         rewards, regrets = np.empty((rounds, count)), np.empty((rounds, count))
         uniforms = rng.random((rounds,))
-        if self.link.code == IDENTITY:
+        if self.link.has_negative_means:
             orient(contexts, theta)
         fill_outcomes(self.link.code, self.largest_reward, theta, contexts, uniforms, rewards, regrets)
         return Block(contexts, rewards, regrets)
@@ -119,7 +113,7 @@ def scale_to_ball(points: FloatArray, uniforms: FloatArray) -> None:
 
 @kernel
 def orient(contexts: FloatArray, theta: FloatArray) -> None:
-    """Flip arms of negative mean: linear rewards must lie in [0, R]."""
+    """Flip arms of negative score, for links whose mean is negative there: rewards must lie in [0, R]."""
     for t in range(contexts.shape[0]):
         for k in range(contexts.shape[1]):
             if dot(contexts[t, k], theta) < 0.0:
@@ -144,24 +138,9 @@ def fill_outcomes(
             expected = mean(link, dot(contexts[t, k], theta))
             regrets[t, k] = expected
             best = max(best, expected)
-            if link == LOG:
-                rewards[t, k] = min(bound, _poisson(expected, uniforms[t]))
-            else:
-                rewards[t, k] = bound if uniforms[t] * bound < expected else 0.0
+            rewards[t, k] = sample_reward(link, expected, bound, uniforms[t])
         for k in range(contexts.shape[1]):
             regrets[t, k] = best - regrets[t, k]
-
-
-@kernel
-def _poisson(rate: float, uniform: float) -> float:
-    """Poisson quantile by summing the mass function."""
-    mass = math.exp(-rate)
-    total, count = mass, 0.0
-    while total < uniform and mass > 0.0:
-        count += 1.0
-        mass *= rate / count
-        total += mass
-    return count
 
 
 def _ball_arms(environment: Environment, rng: np.random.Generator) -> FloatArray:

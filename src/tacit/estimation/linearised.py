@@ -35,6 +35,8 @@ from tacit.glm.links import Link, derivative, mean
 _TOLERANCES = (0.002, 0.01, 0.04)
 """Tried in turn: where the maximum is flat, a tight tolerance would need too many boxes."""
 _MAX_BOXES = 1_500_000
+_SMALLEST_SCORE = 1e-5
+"""Below it the secant is replaced by its limit mu'(0)."""
 
 
 @kernel
@@ -43,7 +45,8 @@ def blended_weight(link: int, blend: float, z: float) -> float:
     tangent = derivative(link, z)
     if blend == 0.0:
         return tangent
-    secant = derivative(link, 0.0) if abs(z) < 1e-5 else (mean(link, z) - mean(link, 0.0)) / z
+    # At small scores the difference of the means is mostly rounding; the secant's limit is off by c |z| / 2 at most.
+    secant = derivative(link, 0.0) if abs(z) < _SMALLEST_SCORE else (mean(link, z) - mean(link, 0.0)) / z
     return (1.0 - blend) * tangent + blend * secant
 
 

@@ -1,134 +1,132 @@
-"""Links: the mean reward mu(z) at the score z = <x, theta>, its derivative, antiderivative and bounds.
+"""Links: the mean reward mu(z) at the score z = <x, theta>, and everything else that depends on the link.
 
-The compiled kernels dispatch on an integer code here and nowhere else, so that a kernel of any other module
-takes ``link.code`` and stays free of branches on names.  All of them are finite for every score with
-``|z| <= 700``: no overflow, no NaN, and a derivative that is never negative.
+``Link`` is the interface, and says what a link must state; ``CompiledLink`` has kernels and so can be used by
+policies.  ``LINKS`` has those of the package.  Sensitivities, and with them the scale of the noise, rest on the bounds
+that a link states: the contract suite in ``tests/contracts/links.py`` checks them for any object of this interface.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit._compile import kernel
 from tacit.errors import InvalidInput
+from tacit.glm.link_kernels import (
+    ANTIDERIVATIVE,
+    DERIVATIVE,
+    IDENTITY,
+    INV_SQRT_2PI,
+    LOG,
+    LOGISTIC,
+    MAX_RATE,
+    MAX_SCORE,
+    MEAN,
+    PROBIT,
+    antiderivative,
+    derivative,
+    evaluate_each,
+    mean,
+    sample_each,
+    sample_reward,
+)
 from tacit.typing import FloatArray
 
-LOGISTIC, PROBIT, IDENTITY, LOG = 0, 1, 2, 3
-MAX_SCORE = 700.0
-
-_SQRT_HALF = math.sqrt(0.5)
-_INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
-
-
-@kernel
-def mean(link: int, z: float) -> float:
-    """mu(z)."""
-    if link == LOGISTIC:
-        tail = math.exp(-abs(z))
-        return 1.0 / (1.0 + tail) if z >= 0.0 else tail / (1.0 + tail)
-    if link == PROBIT:
-        return 0.5 * math.erfc(-z * _SQRT_HALF)
-    if link == IDENTITY:
-        return z
-    return math.exp(min(z, MAX_SCORE))
-
-
-@kernel
-def derivative(link: int, z: float) -> float:
-    """mu'(z), never negative."""
-    if link == LOGISTIC:
-        tail = math.exp(-abs(z))
-        return tail / ((1.0 + tail) * (1.0 + tail))
-    if link == PROBIT:
-        return _INV_SQRT_2PI * math.exp(-0.5 * z * z)
-    if link == IDENTITY:
-        return 1.0
-    return math.exp(min(z, MAX_SCORE))
+__all__ = [
+    "IDENTITY",
+    "LINKS",
+    "LOG",
+    "LOGISTIC",
+    "MAX_SCORE",
+    "PROBIT",
+    "CompiledLink",
+    "Link",
+    "antiderivative",
+    "bounded_variance",
+    "checked_bound",
+    "derivative",
+    "get_link",
+    "mean",
+    "sample_reward",
+]
 
 
-@kernel
-def antiderivative(link: int, z: float) -> float:
-    """The antiderivative of mu that vanishes at minus infinity (at 0 for the identity)."""
-    if link == LOGISTIC:
-        return max(z, 0.0) + math.log1p(math.exp(-abs(z)))
-    if link == PROBIT:
-        # Far in the left tail the two terms cancel down to rounding, which may not turn the sum negative.
-        return max(0.0, z * mean(PROBIT, z) + derivative(PROBIT, z))
-    if link == IDENTITY:
-        return 0.5 * z * z
-    # Beyond the saturated mean: its straight continuation, so that the loss stays convex.
-    return math.exp(min(z, MAX_SCORE)) * (1.0 + max(z - MAX_SCORE, 0.0))
-
-
-@kernel
-def _fill(what: int, link: int, scores: FloatArray, out: FloatArray) -> None:
-    for i in range(scores.shape[0]):
-        if what == 0:
-            out[i] = mean(link, scores[i])
-        elif what == 1:
-            out[i] = derivative(link, scores[i])
-        else:
-            out[i] = antiderivative(link, scores[i])
-
-
-def _vectorised(what: int, link: int, scores: npt.ArrayLike) -> FloatArray:
-    array = np.asarray(scores, dtype=np.float64)
-    flat = np.ascontiguousarray(array).reshape(-1)
-    out = np.empty_like(flat)
-    _fill(what, link, flat, out)
-    return out.reshape(array.shape)
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(ABC):
     """A link and everything that follows from it and from public bounds alone.
 
     ``theta_bound`` is S throughout: the score of a feature vector in the unit ball lies in [-S, S].
-    ``reward_bound`` is R: rewards lie in [0, R].  A link with ``clips_rewards`` has unbounded observations,
-    and rewards above R count as R.
+    ``reward_bound`` is R: rewards lie in [0, R].  Abstract members have no default, as none would be safe: a bound
+    that is too small makes the noise too small, and nothing in a run would show it.
     """
 
-    name: str
-    code: int
+    __slots__ = ()  # shared by every policy of a process: nothing can be assigned
+
     default_reward_bound: float = 1.0
+    """R unless the caller gives one."""
     clips_rewards: bool = False
+    """Whether observations are unbounded, so that rewards above R count as R; otherwise they are refused."""
 
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What users call the link."""
+
+    @property
+    def code(self) -> int:
+        """What compiled kernels know the link by."""
+        raise InvalidInput(f"the link {self.name} has no compiled kernels, so that no policy can use it")
+
+    @abstractmethod
     def mean(self, scores: npt.ArrayLike) -> FloatArray:
-        """mu, elementwise."""
-        return _vectorised(0, self.code, scores)
+        """mu, elementwise: increasing."""
 
+    @abstractmethod
     def derivative(self, scores: npt.ArrayLike) -> FloatArray:
-        """mu', elementwise."""
-        return _vectorised(1, self.code, scores)
+        """mu', elementwise: never negative."""
 
+    @abstractmethod
     def antiderivative(self, scores: npt.ArrayLike) -> FloatArray:
         """An antiderivative of mu, elementwise."""
-        return _vectorised(2, self.code, scores)
+
+    @property
+    @abstractmethod
+    def inflections(self) -> tuple[float, ...]:
+        """Every score at which mu'' changes its sign; mu' is monotone between neighbouring ones and beyond them."""
+
+    @abstractmethod
+    def curvature_bound(self, theta_bound: float) -> float:
+        """Bound on abs(mu'') over [-S, S]: how fast a weight can change with the score."""
+
+    @abstractmethod
+    def variance_bound(self, scores: npt.ArrayLike, reward_bound: float) -> FloatArray:
+        """Bound on the variance of a reward at each score."""
+
+    @abstractmethod
+    def sample_rewards(self, scores: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
+        """Rewards in [0, R] of a simulated user at each score, as a function of numbers uniform in [0, 1)."""
+
+    @abstractmethod
+    def simulated_reward_bound(self, theta_norm: float) -> float:
+        """R for a simulated instance whose parameter has this norm: no mean is above it."""
+
+    @property
+    def has_negative_means(self) -> bool:
+        """Whether some scores have no reward in [0, R] with their mean, so that a simulation must avoid them."""
+        return float(self.mean(-MAX_SCORE)) < 0.0
 
     def mean_range(self, theta_bound: float) -> tuple[float, float]:
         """Smallest and largest mean over [-S, S]; mu is increasing."""
-        bound = _checked_bound(theta_bound)
-        return mean(self.code, -bound), mean(self.code, bound)
+        bound = checked_bound(theta_bound)
+        return float(self.mean(-bound)), float(self.mean(bound))
 
     def derivative_bounds(self, theta_bound: float) -> tuple[float, float]:
-        """Smallest and largest mu' over [-S, S], exact.
-
-        mu' is constant, increasing, or symmetric with its peak at 0: an end or the middle is extreme.
-        """
-        values = [derivative(self.code, z) for z in _critical_scores(theta_bound)]
-        return min(values), max(values)
-
-    def curvature_bound(self, theta_bound: float) -> float:
-        """Bound on abs(mu'') over [-S, S]: how fast a weight can change with the score."""
-        bound = _checked_bound(theta_bound)
-        global_bounds = {LOGISTIC: 1.0 / (6.0 * math.sqrt(3.0)), PROBIT: _INV_SQRT_2PI * math.exp(-0.5), IDENTITY: 0.0}
-        return global_bounds.get(self.code, math.exp(bound))
+        """Smallest and largest mu' over [-S, S], exact: mu' is monotone between critical scores."""
+        values = self.derivative(self._critical_scores(theta_bound))
+        return float(np.min(values)), float(np.max(values))
 
     def kappa(self, theta_bound: float) -> float:
         """1 / min mu' over [-S, S]; infinite where mu' underflows."""
@@ -152,47 +150,157 @@ class Link:
     def pseudo_response_bound(self, theta_bound: float, reward_bound: float) -> float:
         """max abs(r - mu(z) + mu'(z) z) over scores in [-S, S] and rewards in [0, R], exact.
 
-        The derivative of mu'(z) z - mu(z) is mu''(z) z, whose sign changes at 0 at most.
+        The derivative of mu'(z) z - mu(z) is mu''(z) z, whose sign changes at critical scores only.
         """
-        shifts = [derivative(self.code, z) * z - mean(self.code, z) for z in _critical_scores(theta_bound)]
-        return max(abs(reward + shift) for shift in shifts for reward in (0.0, reward_bound))
+        scores = self._critical_scores(theta_bound)
+        shifts = self.derivative(scores) * scores - self.mean(scores)
+        return max(abs(reward + float(shift)) for shift in shifts for reward in (0.0, reward_bound))
 
     def supports(self, theta_bound: float, reward_bound: float) -> bool:
         """Whether every mean over [-S, S] is the mean of some reward in [0, R]."""
         low, high = self.mean_range(theta_bound)
         return low >= 0.0 and high <= reward_bound
 
-    def admit_rewards(self, rewards: npt.ArrayLike, reward_bound: float) -> FloatArray:
-        """``rewards`` as an array in [0, R]; refuses what is not finite or lies outside the support."""
-        array = np.asarray(rewards, dtype=np.float64)
-        too_high = np.zeros_like(array, dtype=np.bool_) if self.clips_rewards else array > reward_bound
-        refused = ~np.isfinite(array) | (array < 0.0) | too_high
-        if np.any(refused):
-            first = float(array[refused].flat[0])
-            bounds = f"[0, {reward_bound:g}]"
-            raise InvalidInput(f"reward must lie in {bounds} for the {self.name} link, got {first}")
-        return np.minimum(array, reward_bound)
+    def _critical_scores(self, theta_bound: float) -> FloatArray:
+        """Both ends of [-S, S], 0, and the inflections inside."""
+        bound = checked_bound(theta_bound)
+        return np.array([-bound, 0.0, bound, *(z for z in self.inflections if abs(z) < bound)])
 
 
-def _checked_bound(theta_bound: float) -> float:
+class CompiledLink(Link):
+    """A link that the kernels of ``tacit.glm.link_kernels`` know by its code: what policies and environments run."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def code(self) -> int:
+        """What compiled kernels know the link by."""
+
+    def mean(self, scores: npt.ArrayLike) -> FloatArray:
+        """mu, elementwise."""
+        return evaluate_each(MEAN, self.code, scores)
+
+    def derivative(self, scores: npt.ArrayLike) -> FloatArray:
+        """mu', elementwise."""
+        return evaluate_each(DERIVATIVE, self.code, scores)
+
+    def antiderivative(self, scores: npt.ArrayLike) -> FloatArray:
+        """An antiderivative of mu, elementwise."""
+        return evaluate_each(ANTIDERIVATIVE, self.code, scores)
+
+    def sample_rewards(self, scores: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
+        """Rewards in [0, R] of a simulated user at each score."""
+        return sample_each(self.code, scores, reward_bound, uniforms)
+
+
+class Logistic(CompiledLink):
+    """mu = 1 / (1 + exp(-z)): clicks."""
+
+    __slots__ = ()
+    name = "logistic"
+    code = LOGISTIC
+    inflections = (0.0,)
+
+    def curvature_bound(self, theta_bound: float) -> float:
+        """1 / (6 sqrt(3)), reached where mu = 1/2 +- 1 / sqrt(12); not below S = 1.32, where it still holds."""
+        checked_bound(theta_bound)
+        return 1.0 / (6.0 * math.sqrt(3.0))
+
+    def variance_bound(self, scores: npt.ArrayLike, reward_bound: float) -> FloatArray:
+        """That of rewards in [0, R]."""
+        return bounded_variance(self.mean(scores), reward_bound)
+
+    def simulated_reward_bound(self, theta_norm: float) -> float:
+        """A click or none."""
+        return 1.0
+
+
+class Probit(CompiledLink):
+    """mu = Phi(z): clicks whose hidden utility is Gaussian."""
+
+    __slots__ = ()
+    name = "probit"
+    code = PROBIT
+    inflections = (0.0,)
+
+    def curvature_bound(self, theta_bound: float) -> float:
+        """abs(z) phi(z) at its maximum z = 1; not reached below S = 1, where it still holds."""
+        checked_bound(theta_bound)
+        return INV_SQRT_2PI * math.exp(-0.5)
+
+    def variance_bound(self, scores: npt.ArrayLike, reward_bound: float) -> FloatArray:
+        """That of rewards in [0, R]."""
+        return bounded_variance(self.mean(scores), reward_bound)
+
+    def simulated_reward_bound(self, theta_norm: float) -> float:
+        """A click or none."""
+        return 1.0
+
+
+class Identity(CompiledLink):
+    """mu = z: linear rewards."""
+
+    __slots__ = ()
+    name = "identity"
+    code = IDENTITY
+    inflections = ()
+
+    def curvature_bound(self, theta_bound: float) -> float:
+        """0: the weight is constant."""
+        checked_bound(theta_bound)
+        return 0.0
+
+    def variance_bound(self, scores: npt.ArrayLike, reward_bound: float) -> FloatArray:
+        """That of rewards in [0, R]."""
+        return bounded_variance(self.mean(scores), reward_bound)
+
+    def simulated_reward_bound(self, theta_norm: float) -> float:
+        """The largest mean."""
+        return theta_norm
+
+
+class Log(CompiledLink):
+    """mu = exp(z): counts, Poisson in simulations."""
+
+    __slots__ = ()
+    name = "log"
+    code = LOG
+    inflections = ()
+    default_reward_bound = 10.0
+    clips_rewards = True
+
+    def curvature_bound(self, theta_bound: float) -> float:
+        """exp(S), at the upper end."""
+        return math.exp(checked_bound(theta_bound))
+
+    def variance_bound(self, scores: npt.ArrayLike, reward_bound: float) -> FloatArray:
+        """A Poisson count has variance mu, which clipping cannot raise; R^2 / 4 bounds all that lies in [0, R]."""
+        return np.asarray(np.minimum(self.mean(scores), 0.25 * reward_bound**2))
+
+    def simulated_reward_bound(self, theta_norm: float) -> float:
+        """Six standard deviations above the largest mean: clipping is then too rare to be seen."""
+        top = math.exp(min(theta_norm, MAX_SCORE))
+        if top > MAX_RATE:
+            limit = math.log(MAX_RATE)
+            raise InvalidInput(f"theta_norm must be at most {limit:.2f} for simulated counts, got {theta_norm}")
+        return float(math.ceil(top + 6.0 * math.sqrt(top)))
+
+
+def bounded_variance(means: FloatArray, reward_bound: float) -> FloatArray:
+    """mu (R - mu), the largest variance of a reward in [0, R] of mean mu: that of a reward which is 0 or R."""
+    inside = np.clip(means, 0.0, reward_bound)
+    return np.asarray(inside * (reward_bound - inside))
+
+
+def checked_bound(theta_bound: float) -> float:
+    """S, if kernels are finite over [-S, S]."""
     if not 0.0 <= theta_bound <= MAX_SCORE:
         raise InvalidInput(f"theta_bound must lie in [0, {MAX_SCORE:g}], got {theta_bound}")
     return float(theta_bound)
 
 
-def _critical_scores(theta_bound: float) -> tuple[float, float, float]:
-    bound = _checked_bound(theta_bound)
-    return -bound, 0.0, bound
-
-
-LINKS: Mapping[str, Link] = MappingProxyType(
-    {
-        "logistic": Link("logistic", LOGISTIC),
-        "probit": Link("probit", PROBIT),
-        "identity": Link("identity", IDENTITY),
-        "log": Link("log", LOG, default_reward_bound=10.0, clips_rewards=True),
-    }
-)
+LINKS: Mapping[str, Link] = MappingProxyType({link.name: link for link in (Logistic(), Probit(), Identity(), Log())})
 
 
 def get_link(name: str | Link) -> Link:

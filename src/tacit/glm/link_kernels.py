@@ -1,0 +1,136 @@
+"""Compiled functions of a link: mean, derivative, antiderivative, and a reward drawn from its distribution.
+
+They dispatch on an integer code here and nowhere else, so that a kernel of any other module takes ``link.code`` and
+stays free of branches on links.  A code that none of them knows is an error: to go on with some other link's mean
+would void every bound that was computed for the right one.
+
+Mean, derivative and antiderivative are finite for every score with ``|z| <= 700``: no overflow, no NaN, and a
+derivative that is never negative.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit._compile import kernel
+from tacit.typing import FloatArray
+
+LOGISTIC, PROBIT, IDENTITY, LOG = 0, 1, 2, 3
+"""Codes are saved with a policy's state: append new ones, never renumber."""
+MAX_SCORE = 700.0
+MAX_RATE = 700.0
+"""Largest Poisson rate that can be sampled: above it exp(-rate), where the sum starts, underflows."""
+
+MEAN, DERIVATIVE, ANTIDERIVATIVE = 0, 1, 2
+SQRT_HALF = math.sqrt(0.5)
+INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
+
+
+@kernel
+def mean(link: int, z: float) -> float:
+    """mu(z)."""
+    if link == LOGISTIC:
+        tail = math.exp(-abs(z))
+        return 1.0 / (1.0 + tail) if z >= 0.0 else tail / (1.0 + tail)
+    if link == PROBIT:
+        return 0.5 * math.erfc(-z * SQRT_HALF)
+    if link == IDENTITY:
+        return z
+    if link == LOG:
+        return math.exp(min(z, MAX_SCORE))
+    raise ValueError("unknown link code")
+
+
+@kernel
+def derivative(link: int, z: float) -> float:
+    """mu'(z), never negative."""
+    if link == LOGISTIC:
+        tail = math.exp(-abs(z))
+        return tail / ((1.0 + tail) * (1.0 + tail))
+    if link == PROBIT:
+        return INV_SQRT_2PI * math.exp(-0.5 * z * z)
+    if link == IDENTITY:
+        return 1.0
+    if link == LOG:
+        return math.exp(min(z, MAX_SCORE))
+    raise ValueError("unknown link code")
+
+
+@kernel
+def antiderivative(link: int, z: float) -> float:
+    """The antiderivative of mu that vanishes at minus infinity (at 0 for the identity)."""
+    if link == LOGISTIC:
+        return max(z, 0.0) + math.log1p(math.exp(-abs(z)))
+    if link == PROBIT:
+        # Far in the left tail the two terms cancel down to rounding, which may not turn the sum negative.
+        return max(0.0, z * mean(PROBIT, z) + derivative(PROBIT, z))
+    if link == IDENTITY:
+        return 0.5 * z * z
+    if link == LOG:
+        # Beyond the saturated mean: its straight continuation, so that the loss stays convex.
+        return math.exp(min(z, MAX_SCORE)) * (1.0 + max(z - MAX_SCORE, 0.0))
+    raise ValueError("unknown link code")
+
+
+@kernel
+def sample_reward(link: int, expected: float, reward_bound: float, uniform: float) -> float:
+    """A reward in [0, R] of mean ``expected``, cut to what [0, R] allows, as a function of a uniform number.
+
+    For a fixed ``uniform`` it never falls as ``expected`` rises.
+    """
+    if link == LOG:
+        return min(reward_bound, _poisson(expected, uniform))
+    if link in (LOGISTIC, PROBIT, IDENTITY):
+        return reward_bound if uniform * reward_bound < expected else 0.0
+    raise ValueError("unknown link code")
+
+
+@kernel
+def _poisson(rate: float, uniform: float) -> float:
+    """Poisson quantile by summing the mass function."""
+    if rate > MAX_RATE:
+        raise ValueError("the mean count is above 700: too large to be sampled")
+    mass = math.exp(-rate)
+    total, count = mass, 0.0
+    while total < uniform and mass > 0.0:
+        count += 1.0
+        mass *= rate / count
+        total += mass
+    return count
+
+
+@kernel
+def _fill(what: int, link: int, scores: FloatArray, out: FloatArray) -> None:
+    for i in range(scores.shape[0]):
+        if what == MEAN:
+            out[i] = mean(link, scores[i])
+        elif what == DERIVATIVE:
+            out[i] = derivative(link, scores[i])
+        else:
+            out[i] = antiderivative(link, scores[i])
+
+
+@kernel
+def _fill_rewards(link: int, reward_bound: float, scores: FloatArray, uniforms: FloatArray, out: FloatArray) -> None:
+    for i in range(scores.shape[0]):
+        out[i] = sample_reward(link, mean(link, scores[i]), reward_bound, uniforms[i])
+
+
+def evaluate_each(what: int, link: int, scores: npt.ArrayLike) -> FloatArray:
+    """``MEAN``, ``DERIVATIVE`` or ``ANTIDERIVATIVE`` at every score."""
+    array = np.asarray(scores, dtype=np.float64)
+    flat = np.ascontiguousarray(array).reshape(-1)
+    out = np.empty_like(flat)
+    _fill(what, link, flat, out)
+    return out.reshape(array.shape)
+
+
+def sample_each(link: int, scores: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
+    """A reward for every pair of a score and a uniform number; the two are broadcast against each other."""
+    z, u = np.broadcast_arrays(np.asarray(scores, dtype=np.float64), np.asarray(uniforms, dtype=np.float64))
+    out = np.empty(z.size)
+    _fill_rewards(link, float(reward_bound), z.flatten(), u.flatten(), out)
+    return out.reshape(z.shape)
