@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 
+from tacit.audit.drives import driven_world, exploring_rows, moving_rows
+from tacit.audit.joint_draws import Record
 from tacit.audit.replay import Outcome, own_registry, replay
-from tacit.audit.worlds import ABSENT, ADVERSARIES, Adversary, make_world
+from tacit.audit.worlds import (
+    ABSENT,
+    ADVERSARIES,
+    Adversary,
+    World,
+    largest_contribution,
+    largest_gradient,
+    late_rows,
+    make_world,
+    opposite_rows,
+    orthogonal_rows,
+)
 from tacit.policies import streamed
+from tacit.policies.base import Policy
 from tacit.policies.registry import make_policy
 
 SHORT_EPOCH: Final = 8
 """Leaves of the first epoch in a replay: a short run then passes through three."""
+_BOUNDARIES: Final = (SHORT_EPOCH - 1, SHORT_EPOCH, 3 * SHORT_EPOCH - 1)
+"""Users whose rows wait at the end of an epoch, or open the next."""
+EXACT: Final = find_spec("opendp") is not None
+"""Whether exact noise can be drawn here (extra ``tacit[secure]``)."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +50,20 @@ class Case:
     """Whether several decisions may share a tick."""
     absent: bool = True
     """Whether the guarantee covers rewards that come late or never."""
+    adversaries: Sequence[Adversary] = ()
+    """Who chooses the two rows; all that there are by default."""
+    driven: bool = False
+    """Whether the other users push the policy to where its bounds are attained (`tacit.audit.drives`)."""
     note: str = ""
+
+    def turn(self, index: int) -> Adversary:
+        """The adversary of pair number ``index``."""
+        everybody = self.adversaries or (*ADVERSARIES, *(ABSENT if self.absent else ()))
+        return everybody[index // len(self.settings) % len(everybody)]
 
 
 _BASE: Final = {"dim": 3, "link": "logistic", "theta_bound": 2.0}
+_EXACT: Final = ({"horizon": 32, "factorization": "tree", "noise": "exact"},) if EXACT else ()
 _STREAMS: Final = (
     {"horizon": 40},
     {"horizon": None},
@@ -41,7 +71,12 @@ _STREAMS: Final = (
     {"horizon": 40, "link": "probit"},
     {"horizon": None, "factorization": "tree"},
     {"horizon": 32, "factorization": "tree", "dim": 2},
+    {"horizon": 40, "link": "identity"},
+    {"horizon": 40, "link": "log"},
+    {"horizon": 40, "noise": "secure"},
+    *_EXACT,
 )
+_THEORY: Final = {"profile": "theory", "constant": 1.2, "growth": 1.5, "dim": 2, "theta_bound": 1.0}
 
 CASES: Final[Mapping[str, Case]] = MappingProxyType(
     {
@@ -72,7 +107,13 @@ CASES: Final[Mapping[str, Case]] = MappingProxyType(
             ),
             Case(
                 "local-glm",
-                ({"horizon": 40}, {"horizon": 40, "link": "probit"}),
+                (
+                    {"horizon": 40},
+                    {"horizon": 40, "link": "probit"},
+                    {"horizon": 40, "link": "identity"},
+                    {"horizon": 40, "noise": "secure"},
+                    *(({"horizon": 40, "noise": "exact"},) if EXACT else ()),
+                ),
                 groups=False,
                 absent=False,
                 note="charged 2 L; two gradients of full length at one theta are never opposite",
@@ -80,6 +121,81 @@ CASES: Final[Mapping[str, Case]] = MappingProxyType(
         )
     }
 )
+
+DRIVES: Final[Mapping[str, Sequence[Case]]] = MappingProxyType(
+    {
+        "stream-glm": (
+            Case(
+                "stream-glm",
+                ({"horizon": 64, "factorization": "tree", "epsilon": 100.0, "dim": 2},),
+                users=64,
+                adversaries=(largest_contribution, late_rows),
+                driven=True,
+            ),
+        ),
+        "joint-glm": (
+            Case(
+                "joint-glm",
+                (
+                    {"horizon": 256, "factorization": "tree", "epsilon": 200.0, "theta_bound": 0.5},
+                    {"horizon": 256, "factorization": "tree", "epsilon": 200.0, "theta_bound": 0.5, "link": "probit"},
+                    {"horizon": 256, "factorization": "tree", "epsilon": 200.0, "theta_bound": 0.5, "link": "log"},
+                ),
+                users=256,
+                adversaries=(exploring_rows, largest_gradient),
+                driven=True,
+            ),
+            Case(
+                "joint-glm",
+                (
+                    {
+                        "horizon": 1024,
+                        "factorization": "tree",
+                        "epsilon": 30.0,
+                        "theta_bound": 0.7,
+                        "link": "identity",
+                        "growth": 1.5,
+                        "dim": 2,
+                    },
+                ),
+                users=1024,
+                adversaries=(moving_rows,),
+                driven=True,
+            ),
+            Case(
+                "joint-glm",
+                ({**_THEORY, "horizon": 512, "epsilon": 2000.0},),
+                users=512,
+                adversaries=(exploring_rows, largest_gradient),
+                driven=True,
+                note="theory charges 2 L, a triangle inequality: two opposite gradients of full length do not exist",
+            ),
+            Case("joint-glm", ({"horizon": 32, "factorization": "tree"},), users=32, adversaries=(orthogonal_rows,)),
+        ),
+        "joint-linucb": (Case("joint-linucb", ({"horizon": 40},), groups=False, adversaries=(largest_contribution,)),),
+        "shuffle-glm": (
+            Case(
+                "shuffle-glm",
+                ({"horizon": 6_000, "dim": 2, "epsilon": 1.0},),
+                users=900,
+                groups=False,
+                adversaries=(opposite_rows,),
+                note="curvature: a row's weight is below its public maximum in the first batch; score: rounded radius",
+            ),
+        ),
+        "shuffle-linucb": (
+            Case(
+                "shuffle-linucb",
+                ({"horizon": None, "batch_size": 2_000, "dim": 2, "epsilon": 1.0},),
+                users=2_001,
+                groups=False,
+                adversaries=(orthogonal_rows, opposite_rows),
+                note="no row is worst for both sums at once: orthogonal ones for x x', opposite ones for r x",
+            ),
+        ),
+    }
+)
+"""Where each kind of charge is attained, or as nearly as an attack can."""
 
 
 @contextmanager
@@ -106,24 +222,30 @@ class Replays:
     mu_charged: float = 0.0
     adversary: str = ""
     divergences: list[str] = field(default_factory=list)
-    draws: list[Any] = field(default_factory=list)
+    kinds: dict[str, float] = field(default_factory=dict)
+    """Largest measured over charged, for each kind of charge."""
+    draws: list[tuple[Record, ...]] = field(default_factory=list)
+    """Noise of each pair, by kind, in units of its planned standard deviation."""
+    steps: float = math.inf
 
     def add(self, outcome: Outcome, name: str) -> None:
         """One more pair."""
         self.pairs += 1
         self.draws.append(outcome.draws)
+        self.steps = min(self.steps, outcome.steps)
         self.divergences += [f"{name}: {text}" for text in outcome.divergences]
-        if outcome.ratio > self.worst:
-            self.worst, self.mu, self.mu_charged, self.adversary = outcome.ratio, outcome.mu, outcome.mu_charged, name
+        for kind, ratio in outcome.kinds.items():
+            self.kinds[kind] = max(ratio, self.kinds.get(kind, 0.0))
+        if outcome.worst > self.worst:
+            self.worst, self.mu, self.mu_charged, self.adversary = outcome.worst, outcome.mu, outcome.mu_charged, name
 
 
 def replay_many(case: Case, pairs: int, epsilon: float, delta: float, seed: int = 0, **options: Any) -> Replays:
     """Replay ``pairs`` neighbours, through all settings and adversaries in turn."""
-    adversaries = (*ADVERSARIES, *(ABSENT if case.absent else ()))
     result = Replays(case.policy, epsilon, delta)
     with own_registry(), short_epochs():
         for index in range(pairs):
-            adversary = adversaries[index // len(case.settings) % len(adversaries)]
+            adversary = case.turn(index)
             outcome = replay_one(case, index, adversary, epsilon, delta, seed, **options)
             result.add(outcome, adversary.__name__)
     return result
@@ -134,18 +256,17 @@ def replay_one(
 ) -> Outcome:
     """Pair number ``index`` of a case; every eighth is saved and loaded, some decide in groups or are paid late."""
     rng = np.random.default_rng([seed, index])
-    arguments = {**_BASE, **case.settings[index % len(case.settings)], **options}
-    first, second = (
-        make_policy(case.policy, epsilon=epsilon, delta=delta, seed=int(index), **arguments) for _ in range(2)
-    )
-    late = case.absent and index % 3 == 1
-    world = make_world(
-        rng,
-        first,
-        adversary,
-        users=case.users,
-        late=late,
-        save_at=int(rng.integers(1, case.users)) if index % 8 == 3 else None,
-        group=3 if case.groups and index % 5 == 4 else 1,
-    )
-    return replay(first, second, world, rng)
+    terms = {"epsilon": epsilon, "delta": delta, "seed": int(index)}
+    arguments = {**_BASE, **terms, **case.settings[index % len(case.settings)], **options}
+    first, second = (make_policy(case.policy, **arguments) for _ in range(2))
+    return replay(first, second, _world(case, index, first, adversary, rng), rng)
+
+
+def _world(case: Case, index: int, policy: Policy, adversary: Adversary, rng: np.random.Generator) -> World:
+    save_at = int(rng.integers(1, case.users)) if index % 8 == 3 else None
+    if case.driven:
+        return driven_world(rng, policy, adversary, users=case.users, save_at=save_at)
+    late, group = case.absent and index % 3 == 1, 3 if case.groups and index % 5 == 4 else 1
+    boundary = policy.setting.horizon is None and policy.guarantee == "joint" and index // len(case.settings) % 2 == 0
+    user = int(rng.choice(_BOUNDARIES)) if boundary else None
+    return make_world(rng, policy, adversary, users=case.users, late=late, user=user, save_at=save_at, group=group)

@@ -1,35 +1,38 @@
 """Two policies in lockstep: what one releases is forced on the other, and what that takes is measured.
 
-World 0 runs as it is.  World 1 has one other row, the same noise, and is made to release the same values: where its
-sums differ, its noise is changed by just that difference.  The size of the change, in units of the noise's standard
-deviation, is what the replaced row costs; everything that is not a release must then be the same in both worlds by
-itself.  Nothing of the code under audit is changed: noise sources, gradient sums and shuffled sums are watched where
-they are called.
+World 0 runs as it is.  World 1 has one other row and is played with world 0's releases: its publisher hands out the
+very bytes that world 0 released.  Where its exact sums differ, the noise would have had to make up for it; the size of
+that, in units of the noise's standard deviation, is what the replaced row costs.  Everything that is not a release must
+then be the same in both worlds by itself, byte for byte.
+
+Nothing of the code under audit is changed: a policy's publisher and its sources of noise are passed in, and these here
+write down what they see (`Recorder`) or follow it (`Follower`).
 """
 
 from __future__ import annotations
 
 import math
-import sys
-from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
+from tacit.audit.joint_draws import Record
+from tacit.audit.loss import Pair, loss_mu, protocol_pairs
 from tacit.audit.worlds import copied
-from tacit.estimation import descent, newton
 from tacit.policies.base import Policy
-from tacit.privacy import continual
-from tacit.shuffle.dominance import binomial_dominance
+from tacit.policies.publisher import Publisher
+from tacit.privacy.continual import Stream, close_leaf
+from tacit.privacy.events import NoisySum
+from tacit.privacy.noise import NoiseSource, Shape
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
-from tacit.shuffle.sums import sample_sum
 from tacit.typing import FloatArray
 
-_TAIL: Final = 1e-9
+STREAM = "stream"
+SHUFFLED = "shuffled sum "
 
 
 class Diverged(Exception):  # noqa: N818 - reads as a statement at the call site
@@ -43,18 +46,28 @@ class Cost:
     squared: float = 0.0
     """Sum of squared shifts in units of the noise's standard deviation."""
     shift: float = 0.0
-    """Root of the sum of squared shifts of the largest release, or of the whole stream."""
+    """Root of the sum of squared shifts."""
     llr: float = 0.0
     """Log of how much likelier the releases are in world 1 than in world 0, which made them."""
     count: int = 0
+    """Releases whose exact value differs."""
+    pairs: list[Pair] = field(default_factory=list)
+    """Shuffled sums: laws of the coordinates that the replaced row changes, in the two worlds."""
 
-    def add(self, difference: FloatArray, noise: FloatArray, sd: float, *, stream: bool = False) -> None:
+    @property
+    def mu(self) -> float:
+        """Gaussian-DP parameter of these releases."""
+        return math.sqrt(self.squared)
+
+    def add(self, difference: FloatArray, noise: FloatArray, sd: float) -> None:
         """A release whose exact value is larger by ``difference`` in world 1 than in world 0."""
         square = float(difference @ difference)
+        if square == 0.0:
+            return
         self.squared += square / sd**2
-        self.shift = math.hypot(self.shift, math.sqrt(square)) if stream else max(self.shift, math.sqrt(square))
+        self.shift = math.hypot(self.shift, math.sqrt(square))
         self.llr += float(noise @ difference - 0.5 * square) / sd**2
-        self.count += square > 0.0
+        self.count += 1
 
 
 @dataclass
@@ -63,20 +76,34 @@ class Session:
 
     policies: list[Policy]
     costs: dict[str, Cost] = field(default_factory=dict)
-    draws: list[FloatArray] = field(default_factory=list)
-    """All noise of world 0 in units of what the release was planned with, in order."""
+    draws: list[Record] = field(default_factory=list)
+    """All noise of world 0 in units of what the release was planned with, in order, by kind."""
+    steps: float = math.inf
+    """Smallest standard deviation of exact noise in steps of its grid."""
     world: int = 0
     _tape: deque[tuple[str, Any]] = field(default_factory=deque)
-    _event_noise: tuple[float, deque[FloatArray]] = (0.0, deque())
+
+    def __post_init__(self) -> None:
+        for world in (0, 1):
+            self.watch(world)
+
+    def watch(self, world: int) -> None:
+        """Put a policy's publisher and sources under watch; again after it was loaded."""
+        policy = self.policies[world]
+        policy.publisher = Recorder(self) if world == 0 else Follower(self)
+        if policy.guarantee != "shuffle":  # whose bits are no Gaussian draws, and come through the publisher whole
+            policy.noise = WatchedNoise(policy.noise, self, "ticks")
+            policy.event_noise = WatchedNoise(policy.event_noise, self, "events")
 
     def cost(self, kind: str) -> Cost:
         """The costs of one kind of release."""
         return self.costs.setdefault(kind, Cost())
 
-    @property
-    def mu(self) -> float:
-        """Gaussian-DP parameter of everything measured so far."""
-        return math.sqrt(math.fsum(cost.squared for cost in self.costs.values()))
+    def mu(self, delta: float) -> float:
+        """Gaussian-DP parameter of everything measured so far; that of shuffled sums at ``delta``."""
+        squared = math.fsum(cost.squared for cost in self.costs.values())
+        pairs = [pair for cost in self.costs.values() for pair in cost.pairs]
+        return math.hypot(math.sqrt(squared), loss_mu(pairs, delta) if pairs else 0.0)
 
     @property
     def llr(self) -> float:
@@ -108,107 +135,159 @@ class Session:
             raise Diverged(f"one world releases {kind!r} where the other releases {expected!r}")
         return self._tape.popleft()[1]
 
-    # Noise sources
-
-    def watch(self, world: int) -> None:
-        """Put the policy's noise sources under watch; again after it was loaded."""
-        policy = self.policies[world]
-        for source, hook in ((policy.noise, self._tick_noise), (policy.event_noise, self._call_noise)):
-            source.gaussian = self._watched(source.gaussian, hook)  # type: ignore[method-assign]
-
-    def _watched(self, original: Callable[..., FloatArray], hook: Callable[..., FloatArray]) -> Callable[..., Any]:
-        def gaussian(scale: float, shape: Any) -> FloatArray:
-            drawn = original(scale, shape)
-            if self.world == 0:
-                self.record("noise", (scale, drawn))
-                self.draws.append(np.ravel(drawn) / scale)
-            else:
-                planned, theirs = self.follow("noise")
-                if planned != scale or theirs.shape != drawn.shape:
-                    raise Diverged(f"noise of scale {planned!r} in one world and {scale!r} in the other")
-                drawn = theirs
-            return hook(scale, drawn)
-
-        return gaussian
-
-    def _tick_noise(self, scale: float, drawn: FloatArray) -> FloatArray:
-        if self.world == 0 or not hasattr(self.policies[1].state, "stream"):
-            return drawn
-        # The release is the exact sum plus this draw: what is missing after a rehearsal is what the noise must supply.
-        rehearsal, noise = copied(self.policies[1].state.stream), np.ravel(drawn)
-        continual.close_leaf(rehearsal, noise)
-        needed = self.policies[0].state.stream.released - rehearsal.released
-        self.cost("stream").add(-needed, noise, scale, stream=True)
-        return np.asarray(drawn + needed)
-
-    def _call_noise(self, scale: float, drawn: FloatArray) -> FloatArray:
-        self._event_noise = scale, deque(np.atleast_2d(drawn))
-        return drawn
-
-    # Gradient sums and shuffled sums
-
-    def gradient(self, compute: Callable[..., None]) -> Callable[..., None]:
-        """A gradient sum whose value world 1 takes from world 0."""
-
-        def watched(*arguments: Any) -> None:
-            compute(*arguments)
-            out, (scale, draws) = arguments[-1], self._event_noise
-            if self.world == 0:
-                self.record("gradient", (scale, draws.popleft(), out.copy()))
-            else:
-                planned, noise, value = self.follow("gradient")
-                self.cost("optimizer").add(out - value, noise, planned)
-                out[:] = value
-
-        return watched
-
-    def shuffled(self, protocol: SumProtocol, rows: FloatArray, rng: np.random.Generator) -> Aggregate:
-        """A shuffled sum whose value world 1 takes from world 0."""
-        exact = protocol.scaled(protocol.domain.embed(rows))
+    def drawn(self, source: NoiseSource, label: str, scale: float, noise: FloatArray) -> FloatArray:
+        """World 0 drew noise; world 1 is given the same, since its releases are to be the same."""
         if self.world == 0:
-            released = sample_sum(protocol, rows, rng)
-            self.record("shuffled sum", (protocol, rows.shape[0], exact.sum(axis=0), released))
-            return released
-        planned, users, value, released = self.follow("shuffled sum")
-        if planned != protocol or users != rows.shape[0]:
-            raise Diverged(f"a sum of {users} reports in one world and of {rows.shape[0]} in the other")
-        self._measure_sum(protocol, released, exact, value)
+            self.record(f"noise of {label}", (scale, noise))
+            self.draws.append((f"{label}, {noise.shape[-1]} entries", noise / scale))
+            if source.grid is not None:
+                self.steps = min(self.steps, scale / source.grid)
+            return noise
+        planned, theirs = self.follow(f"noise of {label}")
+        if planned != scale or theirs.shape != noise.shape:
+            raise Diverged(f"noise of scale {planned!r} in one world and {scale!r} in the other")
+        return np.array(theirs)
+
+
+class WatchedNoise:
+    """A source of noise whose draws a session sees; everything else is the source's own."""
+
+    def __init__(self, source: NoiseSource, session: Session, label: str) -> None:
+        self._source = source
+        self._session = session
+        self._label = label
+
+    def gaussian(self, scale: float, shape: Shape) -> FloatArray:
+        """A draw of the source, or world 0's."""
+        noise = self._source.gaussian(scale, shape)
+        return self._session.drawn(self._source, self._label, scale, noise) if scale > 0.0 else noise
+
+    @property
+    def name(self) -> str:
+        """The source's."""
+        return self._source.name
+
+    @property
+    def grid(self) -> float | None:
+        """The source's."""
+        return self._source.grid
+
+    def describe(self) -> str:
+        """The source's."""
+        return self._source.describe()
+
+    def quantize(self, values: FloatArray) -> FloatArray:
+        """The source's."""
+        return self._source.quantize(values)
+
+    def rounding_slack(self, size: int) -> float:
+        """The source's."""
+        return self._source.rounding_slack(size)
+
+    def scale_for(self, sensitivity: float, mu: float, *, size: int) -> float:
+        """The source's."""
+        return self._source.scale_for(sensitivity, mu, size=size)
+
+    def mu_budget(self, epsilon: float, delta: float, rounds_per_user: int = 1) -> float:
+        """The source's."""
+        return self._source.mu_budget(epsilon, delta, rounds_per_user)
+
+    def event(self, name: str, sensitivity: float, noise_sd: float, **details: Any) -> NoisySum:
+        """The source's."""
+        return self._source.event(name, sensitivity, noise_sd, **details)
+
+    def state(self) -> dict[str, Any]:
+        """The source's."""
+        return self._source.state()
+
+
+class Recorder(Publisher):
+    """World 0: releases as planned, and writes down what it released."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def leaf(self, stream: Stream, noise: FloatArray) -> bool:
+        fresh = close_leaf(stream, noise)
+        self._session.record(STREAM, (fresh, stream.released.copy(), stream.noisy.copy()))
+        return fresh
+
+    def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:
+        released = super().vector(kind, exact, noise, sd)
+        self._session.record(kind, (exact.copy(), released.copy()))
+        return released
+
+    def shuffled(self, protocol: SumProtocol, rows: FloatArray, release: Callable[[], Aggregate]) -> Aggregate:
+        released = release()
+        self._session.record("shuffled sum", (protocol, _contributions(protocol, rows), released))
+        return released
+
+
+class Follower(Publisher):
+    """World 1: measures how far its exact values are off, and releases world 0's bytes."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def leaf(self, stream: Stream, noise: FloatArray) -> bool:
+        fresh, released, noisy = self._session.follow(STREAM)
+        rehearsal = copied(stream)
+        if close_leaf(rehearsal, noise) != fresh:
+            raise Diverged("a leaf is closed in one world only")
+        # The release is the exact sum plus this draw: what is missing after a rehearsal is what the noise must supply.
+        needed = released - rehearsal.released
+        if fresh:
+            self._session.cost(STREAM).add(-needed, noise, float(stream.scale[0]))
+        close_leaf(stream, noise + needed)
+        if stream.scale[1] > 0.0 and not _same(stream.released, released):
+            raise Diverged("exact noise: the other world cannot release the same value, bit for bit")
+        stream.released[:] = released
+        stream.noisy[:] = noisy
+        return bool(fresh)
+
+    def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:
+        theirs, released = self._session.follow(kind)
+        self._session.cost(kind).add(exact - theirs, noise, sd)
+        grid = self._session.policies[1].noise.grid
+        if grid is not None and not _same(exact + (noise + (theirs - exact)), released):
+            raise Diverged(f"exact noise: {kind} cannot be released with the same value, bit for bit")
+        return np.array(released)
+
+    def shuffled(self, protocol: SumProtocol, rows: FloatArray, release: Callable[[], Aggregate]) -> Aggregate:
+        planned, theirs, released = self._session.follow("shuffled sum")
+        if planned != protocol or theirs.shape[0] != rows.shape[0]:
+            raise Diverged(f"a sum of {theirs.shape[0]} reports in one world and of {rows.shape[0]} in the other")
+        self._measure(protocol, theirs, _contributions(protocol, rows), released)
         return Aggregate(released.protocol, released.values, released.reports)
 
-    def _measure_sum(self, protocol: SumProtocol, released: Aggregate, exact: FloatArray, value: FloatArray) -> None:
-        difference = exact.sum(axis=0) - value
-        if float(np.max(np.abs(difference))) < 1e-9:
+    def _measure(self, protocol: SumProtocol, first: FloatArray, second: FloatArray, released: Aggregate) -> None:
+        left, right = _unmatched(first, second), _unmatched(second, first)
+        if len(left) > 1 or len(left) != len(right):
+            raise Diverged(f"{len(left)} and {len(right)} users report something else in the other world")
+        if not left:
             return
         trials, p = protocol.noise_trials(released.reports), protocol.noise_probability
-        dominance = binomial_dominance(trials, p, int(protocol.levels.max()), _TAIL)
-        mu = dominance.mu(float(np.linalg.norm(difference)), protocol.domain.size)
-        rounding = np.sum((exact - np.floor(exact)) * (np.ceil(exact) - exact), axis=0)
-        noise = (released.values - released.reports * protocol.lower) / protocol.step - value
-        variance = trials * p * (1.0 - p) + rounding
-        cost = self.cost("shuffled sums")
-        cost.squared += mu**2
+        rounding = np.sum((first - np.floor(first)) * (np.ceil(first) - first), axis=0)
+        noise = (released.values - released.reports * protocol.lower) / protocol.step - first.sum(axis=0)
+        difference, variance = right[0] - left[0], trials * p * (1.0 - p) + rounding
+        cost = self._session.cost(f"{SHUFFLED}{protocol.label}")
+        cost.pairs += protocol_pairs(protocol, released.reports, left[0], right[0])
         cost.shift = max(cost.shift, protocol.step * float(np.linalg.norm(difference)))
         cost.llr += float(np.sum((noise * difference - 0.5 * difference**2) / variance))
         cost.count += 1
 
 
-@contextmanager
-def watching(session: Session) -> Iterator[None]:
-    """Gradient sums and shuffled sums go through the session; optimizers run uncompiled, so that they can."""
-    replaced: list[tuple[Any, str, Any]] = []
+def _contributions(protocol: SumProtocol, rows: FloatArray) -> FloatArray:
+    """One line per user, in steps of the grid, before rounding."""
+    return np.asarray(protocol.scaled(protocol.domain.embed(rows)), dtype=np.float64)
 
-    def put(module: Any, name: str, value: Any) -> None:
-        replaced.append((module, name, getattr(module, name)))
-        setattr(module, name, value)
 
-    try:
-        for module, core in ((newton, "newton_core"), (descent, "descent_core")):
-            put(module, core, getattr(getattr(module, core), "py_func", getattr(module, core)))
-            put(module, "clipped_gradient_sum", session.gradient(module.clipped_gradient_sum))
-        for name, module in list(sys.modules.items()):
-            if name.startswith("tacit.policies") and getattr(module, "sample_sum", None) is sample_sum:
-                put(module, "sample_sum", session.shuffled)
-        yield
-    finally:
-        for module, name, value in reversed(replaced):
-            setattr(module, name, value)
+def _unmatched(ours: FloatArray, theirs: FloatArray) -> list[FloatArray]:
+    """Lines of ``ours`` that ``theirs`` lacks, whatever the order."""
+    missing = Counter(line.tobytes() for line in ours) - Counter(line.tobytes() for line in theirs)
+    return [np.frombuffer(line, dtype=np.float64) for line in missing.elements()]
+
+
+def _same(first: FloatArray, second: FloatArray) -> bool:
+    """Equal as bytes, zeros of either sign aside."""
+    return bool(np.array_equal(first, second))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tacit.policies.base import Policy
+from tacit.policies.base import Policy, from_snapshot
 from tacit.policies.steps import choose, learn
 from tacit.privacy.continual import Stream
 from tacit.typing import FloatArray, IntArray
@@ -72,15 +72,17 @@ def make_world(
     users: int,
     arms: int = 4,
     late: bool = False,
+    user: int | None = None,
     **events: Any,
 ) -> World:
-    """Random rows; the replaced user comes early, so that later releases can tell of it."""
+    """Random rows; the replaced user comes early, so that later releases can tell of it, unless ``user`` is given."""
     dim, bound = policy.setting.dim, policy.setting.reward_bound
     contexts = unit(rng, users, arms, dim) * rng.random((users, arms, 1)) ** (1.0 / dim)
     rewards = bound * (rng.random((users, arms)) < 0.5)
     delays = np.where(rng.random(users) < 0.3, rng.integers(NEVER, 6, users), 0) if late else np.zeros(users)
-    user = int(min(rng.integers(0, users), rng.integers(0, users)))
-    return World(contexts, rewards.astype(np.float64), delays.astype(np.int64), user, adversary, **events)
+    early = int(min(rng.integers(0, users), rng.integers(0, users)))
+    who = early if user is None else user
+    return World(contexts, rewards.astype(np.float64), delays.astype(np.int64), who, adversary, **events)
 
 
 # Adversaries
@@ -122,18 +124,18 @@ def switching_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple
 
 def largest_contribution(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
     """The two rows, among those in a plane with the public estimate, whose contributions lie furthest apart."""
-    candidates = _candidates(policy, rng)
+    rows = candidates(policy, rng, public_theta(policy))
     if isinstance(getattr(policy.state, "stream", None), Stream):
-        values = _contributions(policy, candidates)
+        values = _contributions(policy, rows)
     else:
-        values = _gradients(policy, candidates)
-    return _furthest(candidates, values, arms)
+        values = gradients(policy, rows, public_theta(policy))
+    return furthest(rows, values, arms)
 
 
 def largest_gradient(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
     """The same for the gradients of the loss at the public estimate."""
-    candidates = _candidates(policy, rng)
-    return _furthest(candidates, _gradients(policy, candidates), arms)
+    rows = candidates(policy, rng, public_theta(policy))
+    return furthest(rows, gradients(policy, rows, public_theta(policy)), arms)
 
 
 def excessive_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
@@ -169,14 +171,16 @@ ABSENT: Final[tuple[Adversary, ...]] = (late_rows, missing_rows)
 
 
 def public_theta(policy: Policy) -> FloatArray:
-    """The newest estimate, or a fixed direction as long as there is none."""
-    theta: FloatArray = np.atleast_2d(np.asarray(getattr(policy.state, "theta", np.zeros(policy.setting.dim))))[-1]
-    fixed: FloatArray = np.eye(policy.setting.dim)[0]
-    return theta if np.linalg.norm(theta) > 0.0 else fixed
+    """The newest estimate; 0 as long as there is none."""
+    return np.atleast_2d(np.asarray(getattr(policy.state, "theta", np.zeros(policy.setting.dim))))[-1]
 
 
-def _candidates(policy: Policy, rng: np.random.Generator, angles: int = 24) -> list[tuple[FloatArray, float]]:
-    along = public_theta(policy) / np.linalg.norm(public_theta(policy))
+def candidates(
+    policy: Policy, rng: np.random.Generator, theta: FloatArray, angles: int = 24
+) -> list[tuple[FloatArray, float]]:
+    """Unit vectors in a plane with ``theta`` (with a fixed direction when it is 0), each with both extreme rewards."""
+    along = theta if np.linalg.norm(theta) > 0.0 else np.eye(policy.setting.dim)[0]
+    along = along / np.linalg.norm(along)
     across = rng.standard_normal(along.size)
     across -= (across @ along) * along
     if np.linalg.norm(across) > 0.0:
@@ -200,18 +204,24 @@ def _contributions(policy: Policy, candidates: list[tuple[FloatArray, float]]) -
     return out
 
 
-def _gradients(policy: Policy, candidates: list[tuple[FloatArray, float]]) -> FloatArray:
-    theta = np.atleast_2d(np.asarray(policy.state.theta))[-1]
-    features = np.array([x for x, _ in candidates])
-    rewards = np.array([reward for _, reward in candidates])
+def gradients(policy: Policy, rows: list[tuple[FloatArray, float]], theta: FloatArray) -> FloatArray:
+    """Of the loss at ``theta``, one line per row."""
+    features = np.array([x for x, _ in rows])
+    rewards = np.array([reward for _, reward in rows])
     residuals = policy.setting.link.mean(features @ theta) - rewards
     return np.asarray(residuals[:, None] * features, dtype=np.float64)
 
 
-def _furthest(candidates: list[tuple[FloatArray, float]], values: FloatArray, arms: int) -> tuple[Row, Row]:
+def furthest(rows: list[tuple[FloatArray, float]], values: FloatArray, arms: int) -> tuple[Row, Row]:
+    """The two rows whose values lie furthest apart."""
     distances = np.linalg.norm(values[:, None] - values[None], axis=2)
     i, j = np.unravel_index(int(np.argmax(distances)), distances.shape)
-    return _single(*candidates[int(i)], arms), _single(*candidates[int(j)], arms)
+    return _single(*rows[int(i)], arms), _single(*rows[int(j)], arms)
+
+
+def twin(policy: Policy) -> Policy:
+    """A second policy in the same state, generators included, to look ahead with: what it draws is drawn again."""
+    return from_snapshot(type(policy), *policy._snapshot())
 
 
 def copied(state: Any) -> Any:

@@ -166,7 +166,7 @@ def plan_release(problem: Problem, mu: float, steps: int, noise: NoiseSource, na
         noise_sd,
         size=problem.dim,
         count=steps,
-        moving_sensitivity=problem.moving_sensitivity,
+        moving_sensitivity=max(problem.moving_sensitivity, 0.5 * sensitivity),
     )
     return Release(noise_sd, grid, event)
 

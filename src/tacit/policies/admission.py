@@ -78,7 +78,10 @@ def admit_reward(reward: float, setting: Setting) -> float:
 
 def admit_rewards(rewards: npt.ArrayLike, shape: tuple[int, ...], setting: Setting) -> FloatArray:
     """A table of what every arm would earn, by the same rule as single rewards."""
-    table = np.ascontiguousarray(rewards, dtype=np.float64)
+    try:
+        table = np.ascontiguousarray(rewards, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"rewards must be a numeric array: {error}") from error
     if table.shape != shape:
         raise InvalidInput(f"rewards must have shape {shape}, not {table.shape}")
     if setting.link.clips_rewards:
@@ -113,11 +116,12 @@ def _refused(block: FloatArray) -> list[int]:
 
 def _refusal(arms: FloatArray, where: str = "") -> InvalidInput:
     """What is wrong with one user's arms: the first arm that is not finite, or the longest one."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        norms = np.linalg.norm(arms, axis=1)
-    if not np.all(np.isfinite(norms)):
-        arm = int(np.flatnonzero(~np.isfinite(norms))[0])
+    finite = np.all(np.isfinite(arms), axis=1)
+    if not np.all(finite):
+        arm = int(np.flatnonzero(~finite)[0])
         return InvalidInput(f"{where}contexts must be finite: row {arm} is not")
+    with np.errstate(over="ignore"):
+        norms = np.linalg.norm(arms, axis=1)
     arm = int(np.argmax(norms))
     return InvalidInput(
         f"{where}contexts must have Euclidean norm at most 1: row {arm} has {norms[arm]:.6g}. Divide by the largest "

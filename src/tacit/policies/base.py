@@ -233,8 +233,9 @@ class Policy(ABC):
             value = admit_reward(reward, self.setting)
             self._life.go_on()
             self._before_learning()
-            self._learn(self._pending.memo(identity), value)
-            self._pending.discard(identity)
+            memo = self._pending.memo(identity)
+            self._pending.discard(identity)  # first: whatever interrupts the next line, a reward never counts twice
+            self._learn(memo, value)
 
     def play(self, contexts: npt.ArrayLike, rewards: npt.ArrayLike) -> IntArray:
         """Play whole rounds at once and return the arms: the compiled loop behind the simulator.
@@ -273,8 +274,9 @@ class Policy(ABC):
         """Target, spent and remaining budget; prints as a table."""
         if self.ledger is None:
             return no_privacy()
-        warnings = (*self._warnings(), *(_recovery_text(decision) for decision in self.recovered_at))
-        return self.ledger.report(model=self.guarantee, noise=self.noise.describe(), warnings=warnings)
+        with self._life:
+            warnings = (*self._warnings(), *(_recovery_text(decision) for decision in self.recovered_at))
+            return self.ledger.report(model=self.guarantee, noise=self.noise.describe(), warnings=warnings)
 
     @property
     def decisions(self) -> int:
@@ -311,11 +313,15 @@ class Policy(ABC):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Policy:
         self._life.refuse_copies("copied")
-        return _from_snapshot(type(self), *self._snapshot())
+        with self._life:
+            return from_snapshot(type(self), *self._snapshot())
 
     def __reduce__(self) -> tuple[Callable[..., Policy], tuple[Any, ...]]:
         self._life.refuse_copies("pickled")
-        return _from_snapshot, (type(self), *self._snapshot())
+        with self._life:
+            header, arrays = self._snapshot()
+            # Copied while nobody learns: the pickler reads the arrays after this call.
+            return from_snapshot, (type(self), header, {path: np.array(array) for path, array in arrays.items()})
 
     def _snapshot(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         arrays = {f"state.{key}": value for key, value in flatten(self.state).items()}
@@ -412,7 +418,8 @@ def _digest(header: str, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def _from_snapshot(kind: type[Policy], header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Policy:
+def from_snapshot(kind: type[Policy], header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Policy:
+    """A policy in the state of a snapshot.  Of a private one only an audit may make a second: it would not serve."""
     policy = kind(**header["config"])
     # Copied: arrays of a snapshot are those of the policy that it was taken of.
     policy._restore(header, {path: np.array(array) for path, array in arrays.items()})

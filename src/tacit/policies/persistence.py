@@ -15,7 +15,7 @@ import secrets
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -49,11 +49,9 @@ class Claim:
     def take(self) -> None:
         """Go on in the object that saved: register, and mark the file if it is still where it was written."""
         register(self.token)
-        try:
-            if self.path.is_file() and _header(self.path).get("token") == self.token:
-                _mark(self.path)
-        except (CannotMark, CorruptState, StateInUse, OSError):
-            pass  # moved away or set read-only meanwhile: the registry has the token, and nobody was promised more
+        # Moved, replaced or set read-only meanwhile: the registry has the token, and nobody was promised more.
+        with suppress(CannotMark, CorruptState):
+            _mark(self.path, self.token)
 
 
 def register(token: str) -> None:
@@ -68,8 +66,8 @@ def register(token: str) -> None:
         raise StateInUse(_in_use("this saved state")) from None
     except OSError as error:
         raise CannotMark(_unwritable(registry, str(error))) from error
-    os.fsync(descriptor)
     os.close(descriptor)
+    _sync_folder(registry)
 
 
 def _unwritable(registry: Path, why: str) -> str:
@@ -127,8 +125,13 @@ def read(path: str | Path, *, resumed_too: bool = False) -> tuple[dict[str, Any]
 
 def resume(path: str | Path, token: str) -> None:
     """Mark the file of a state as resumed, durably, and take its token; refuses where either cannot be done."""
-    _mark(Path(path))
     register(token)
+    try:
+        _mark(Path(path), token)
+    except BaseException as error:
+        if not isinstance(error, StateInUse):  # nobody goes on: leave everything as it was
+            (_registry() / token).unlink(missing_ok=True)
+        raise
 
 
 @contextmanager
@@ -142,17 +145,20 @@ def _archive(path: str | Path) -> Iterator[zipfile.ZipFile]:
         raise CorruptState(f"{path} is not a saved Tacit state, or is damaged: {error}") from error
 
 
-def _header(path: Path) -> dict[str, Any]:
-    with _archive(path) as archive:
-        header: dict[str, Any] = json.loads(archive.read(_HEADER))
-    return header
+def _token(stream: IO[bytes]) -> str | None:
+    """The token of the state in an open file."""
+    with zipfile.ZipFile(stream) as archive:
+        token: str | None = json.loads(archive.read(_HEADER)).get("token")
+    return token
 
 
-def _mark(path: Path) -> None:
-    """Turn the mark from fresh to resumed and wait until it is on the disk."""
+def _mark(path: Path, token: str) -> None:
+    """Turn the mark of the state's file from fresh to resumed and wait until it is on the disk."""
     try:
         with path.open("r+b") as stream:
             _lock(stream)
+            if _token(stream) != token:
+                raise CannotMark(f"{path} was replaced by another state meanwhile: load it again")
             stream.seek(-len(_FRESH), os.SEEK_END)
             if stream.read() != _FRESH:
                 raise StateInUse(_in_use(str(path)))
@@ -160,6 +166,8 @@ def _mark(path: Path) -> None:
             stream.write(_RESUMED)
             stream.flush()
             os.fsync(stream.fileno())
+    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+        raise CorruptState(f"{path} is not a saved Tacit state, or is damaged: {error}") from error
     except OSError as error:
         raise CannotMark(
             f"{path} cannot be marked as resumed ({error}), so that nothing would stop a second resumption: copy it to "

@@ -42,7 +42,7 @@ from tacit.policies.joint.steps import (
 )
 from tacit.policies.rows import RowPolicy, make_rows
 from tacit.policies.streamed import StreamedPolicy
-from tacit.privacy.continual import ContinualRelease, Stream, plan_release
+from tacit.privacy.continual import ContinualRelease, Stream, plan_release, released_variance
 from tacit.privacy.events import DiscreteGaussianRelease, NoisySum, PrivacyEvent
 from tacit.privacy.factorization import worst_prefix_sd
 from tacit.typing import FloatArray
@@ -129,14 +129,28 @@ class JointGLM(StreamedPolicy, RowPolicy):
         )
 
     def _drop_raw(self) -> None:
+        """A new cohort's noise comes on top of the old one's: the ridge gives up its reserve before it grows.
+
+        Criterion I explores until V is a multiple of the ridge, so that a ridge for both would ask for what earlier
+        cohorts explored once more.  The noise's spectral norm itself stays covered: a factor of 1.
+        """
+        old = float(released_variance(self.state.stream))
         super()._drop_raw()
         self.state.explored[:] = 0
+        new = self._largest_variance(self.state.stream)
+        constants = self.state.constants
+        if constants[RIDGE_NOISE] > 1.0 and new > 0.0:
+            constants[RIDGE_NOISE] = max(1.0, self._constants.ridge_noise * math.sqrt(new / (old + new)))
 
     def _first_anchor(self, stream: Stream) -> float:
         """The ridge that the first estimate must outgrow: the largest that noise will ever ask for."""
+        noise = math.sqrt(2.0 * self.setting.dim * self._largest_variance(stream))
+        return max(self._constants.ridge, self._constants.ridge_noise * noise)
+
+    def _largest_variance(self, stream: Stream) -> float:
+        """The largest variance of a released entry in the stream's present epoch."""
         plan = self._plan(int(stream.clock[1]))
-        noise = plan.noise_sd * worst_prefix_sd(plan.factorization) / plan.factorization.column_norm
-        return max(self._constants.ridge, self._constants.ridge_noise * math.sqrt(2.0 * self.setting.dim) * noise)
+        return (plan.noise_sd * worst_prefix_sd(plan.factorization) / plan.factorization.column_norm) ** 2
 
     @property
     def memo_size(self) -> int:
@@ -195,7 +209,7 @@ class JointGLM(StreamedPolicy, RowPolicy):
         )
 
         def publish(exact: FloatArray, noise: FloatArray) -> FloatArray:
-            return self.publisher.vector(f"gradient of {_SIDES[side]}", exact, noise, release.noise_sd)
+            return self.publisher.vector(f"optimizer call {call + 1}, {_SIDES[side]}", exact, noise, release.noise_sd)
 
         state.theta[side] = optimizer.run(rows, public, draws, release.grid, publish)
 

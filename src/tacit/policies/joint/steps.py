@@ -108,7 +108,7 @@ def _invert_with_more_ridge(matrix: FloatArray, ridge: float, inverse: FloatArra
 
 
 @kernel
-def _threshold(state: JointState) -> float:
+def criterion_threshold(state: JointState) -> float:
     """Criterion I: the paper's constant, or where coverage is as good as the noise allows."""
     if state.constants[THRESHOLD] > 0.0:
         return float(state.constants[THRESHOLD])
@@ -123,7 +123,7 @@ def _choose(state: JointState, contexts: FloatArray, coins: FloatArray, memo: Fl
         width = quadratic_form(state.coverage, contexts[k])
         if width > widest:
             arm, widest = k, width
-    explores = widest >= _threshold(state)
+    explores = widest >= criterion_threshold(state)
     if not explores:
         arm = _most_promising(state, contexts)
     remember_arm(contexts, arm, memo)
