@@ -27,6 +27,7 @@ from hypothesis.stateful import (
 
 import tacit
 from tacit.errors import TacitError
+from tacit.policies.decision import Decision
 from tacit.policies.registry import POLICIES, make_policy, policy_class
 
 CALLS = int(os.environ.get("TACIT_FUZZ_CALLS", "0"))
@@ -92,6 +93,12 @@ class Fuzz(RuleBasedStateMachine):
             call(*arguments)
         assert self.policy.fingerprint() == before
 
+    def _batch_of_one(self, arms: Any) -> None:
+        """A user's bad arms are answered by an error; what is no batch at all raises one."""
+        (answer,) = self.policy.select_batch([arms])
+        assert isinstance(answer, TacitError)
+        raise answer
+
     @rule(arms=good_arms)
     def select(self, arms: Any) -> None:
         COUNT["calls"] += 1
@@ -103,7 +110,7 @@ class Fuzz(RuleBasedStateMachine):
     def select_batch(self, arms: Any, users: int) -> None:
         COUNT["calls"] += 1
         batch = np.tile(np.asarray(arms), (users, 1, 1)) if users else np.zeros((0, 1, DIM))
-        self.waiting += [decision.id for decision in self.policy.select_batch(batch)]
+        self.waiting += [answer.id for answer in self.policy.select_batch(batch) if isinstance(answer, Decision)]
 
     @precondition(lambda self: self.waiting)
     @rule(which=st.integers(0, 100), reward=st.floats(0.0, 1.0))
@@ -133,7 +140,7 @@ class Fuzz(RuleBasedStateMachine):
     @rule(arms=bad_arms)
     def select_badly(self, arms: Any) -> None:
         self._refused(self.policy.select, arms)
-        self._refused(self.policy.select_batch, [arms])
+        self._refused(self._batch_of_one, arms)
 
     @rule(rewards=st.sampled_from([1.5, -1.0, math.nan]))
     def play_badly(self, rewards: float) -> None:

@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 from tacit.audit.attacks import attack_by_probes, attack_policy
-from tacit.audit.cases import CASES, Case, replay_many
-from tacit.audit.replay import own_registry, public_arrays, replay
+from tacit.audit.cases import CASES, DRIVES, EXACT, Case, replay_many, replay_one
+from tacit.audit.drives import driven_world
+from tacit.audit.joint_draws import joint_findings
+from tacit.audit.replay import own_registry, replay
 from tacit.audit.statistics import gaussian_bound
 from tacit.audit.worlds import NEVER, Row, World, make_world, opposite_rows
 from tacit.policies.base import Policy
 from tacit.policies.registry import POLICIES, make_policy, policy_class
+from tacit.policies.state import public_part
 
 DELTA = 1e-5
 
@@ -27,9 +30,67 @@ def test_neighbours_differ_in_releases_only_and_by_what_is_charged(name: str) ->
     result = replay_many(CASES[name], 16, 4.0, DELTA, seed=3)
     assert result.divergences == []
     assert 0.5 < result.worst <= 1.0 + 1e-9
-    draws = np.concatenate(result.draws)
-    if draws.size:
-        assert abs(float(np.std(draws)) - 1.0) < 5.0 / np.sqrt(2.0 * draws.size)
+    assert joint_findings(result.draws, steps=result.steps) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "drive", "kinds"),
+    [
+        ("stream-glm", 0, ("stream",)),
+        ("joint-glm", 0, ("theta_o", "theta_tau")),
+        ("joint-glm", 1, ("movers",)),
+        ("joint-linucb", 0, ("stream",)),
+        ("shuffle-glm", 0, ("shuffled sum of score",)),
+        ("shuffle-linucb", 0, ("shuffled sum of gram", "shuffled sum of moment")),
+    ],
+)
+def test_every_kind_of_charge_is_nearly_reached_and_never_exceeded(
+    name: str, drive: int, kinds: tuple[str, ...]
+) -> None:
+    result = replay_many(DRIVES[name][drive], 6, 4.0, DELTA, seed=0)
+    assert result.divergences == []
+    assert result.worst <= 1.0 + 1e-9
+    for kind in kinds:
+        assert result.kinds[kind] >= 0.95, kind
+
+
+def test_joint_streams_reach_their_charge() -> None:
+    case = Case("joint-glm", ({"horizon": 40},), groups=False)
+    assert replay_many(case, 24, 4.0, DELTA, seed=1).kinds["stream"] > 0.95
+
+
+@pytest.mark.parametrize("drive", [0, 1, 2], ids=["tuned", "movers", "theory"])
+def test_driven_worlds_call_both_optimizers_several_times(drive: int) -> None:
+    case = DRIVES["joint-glm"][drive]
+    arguments = {"dim": 3, "link": "logistic", "epsilon": 4.0, "delta": DELTA, "seed": 0, **case.settings[0]}
+    policy = make_policy("joint-glm", **arguments)
+    world = driven_world(np.random.default_rng(0), policy, opposite_rows, users=case.users)
+    policy.play(world.arms, world.rewards)
+    assert np.all(policy.state.calls >= 2), policy.state.calls
+    assert policy.options.profile == ("theory" if drive == 2 else "tuned")
+
+
+def test_identity_log_exact_and_secure_noise_are_replayed() -> None:
+    links = {setting.get("link") for setting in CASES["joint-glm"].settings}
+    noise = {setting.get("noise") for setting in CASES["stream-glm"].settings}
+    assert {"identity", "log", "probit"} <= links
+    assert {"secure", "exact"} <= noise
+    assert EXACT  # the tests install OpenDP; without it the audit leaves exact noise out
+
+
+def test_same_releases_are_forced_byte_by_byte_and_anything_else_is_seen() -> None:
+    """The publisher hands out world 0's bytes; a public field that differs in its last bit is a divergence."""
+    case = Case("joint-linucb", ({"horizon": 40},), groups=False)
+    with own_registry():
+        sound = replay_one(case, 0, opposite_rows, 4.0, DELTA, 3)
+    assert sound.sound
+    first, second = (
+        make_policy("joint-linucb", dim=2, horizon=40, theta_bound=2.0, epsilon=4.0, delta=DELTA, seed=2)
+        for _ in range(2)
+    )
+    second.state.weight[0] = np.nextafter(second.state.weight[0], 2.0)
+    world = make_world(np.random.default_rng(0), first, opposite_rows, users=1, arms=2, user=0)
+    assert "though all releases are the same" in replay(first, second, world, np.random.default_rng(0)).divergences[0]
 
 
 def test_linear_rows_come_close_to_the_charge() -> None:
@@ -69,10 +130,11 @@ def test_the_same_row_costs_nothing_and_one_that_never_comes_costs_its_length() 
 
 def test_raw_sums_are_not_compared_and_everything_else_is() -> None:
     policy = make_policy("joint-glm", dim=2, horizon=10, theta_bound=1.0, epsilon=1.0, delta=DELTA, seed=0)
-    paths = public_arrays(policy.state)
+    paths = public_part(policy.state)
     assert "stream.released" in paths
     assert "theta" in paths
-    assert not [path for path in paths if path.startswith("rows") or path in ("stream.leaf", "stream.nodes")]
+    secret = ("stream.leaf", "stream.nodes", "explored")
+    assert not [path for path in paths if path.startswith("rows") or path in secret]
 
 
 @pytest.mark.parametrize("name", list(CASES))

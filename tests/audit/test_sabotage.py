@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tacit.audit import evidence
 from tacit.audit.checks import CHECKS
-from tacit.audit.mutants import MUTANTS, Mutant, changed
+from tacit.audit.mutants import MUTANTS, Mutant, changed, present
 from tacit.cli.app import app
 from tacit.privacy.noise import FastNoise
 
@@ -27,6 +27,19 @@ WANTED = (
     "ledger charged for fewer rounds",
     "message one bit short",
     "n_min ignored",
+    "score noise is minus the matrix noise",
+    "a late row is linearised at its arrival",
+    "noise of the optimizers halved, charge unchanged",
+    "a pair of calls charged D, movers forgotten",
+    "gradient diameter times 0.7",
+    "a leaf that waits at an epoch's end counted twice",
+    "what an epoch carries over doubled",
+    "the ridge's pull is added to exact noise before the sum",
+    "a recovery keeps the open leaf",
+    "a recovery draws the noise of another life",
+    "two calls at a time",
+    "a file that cannot be marked is resumed",
+    "copies of a private policy go on",
 )
 
 
@@ -46,11 +59,11 @@ def test_mutant_is_caught(mutant: Mutant) -> None:
 
 
 def test_mutants_leave_no_trace() -> None:
-    before = [(owner, name, vars(owner).get(name)) for mutant in MUTANTS for owner, name, _ in mutant.changes()]
+    before = [(owner, name, present(owner, name)) for mutant in MUTANTS for owner, name, _ in mutant.changes()]
     for mutant in MUTANTS:
         with changed(*mutant.changes()):
             pass
-    assert all(vars(owner).get(name) is value for owner, name, value in before)
+    assert all(present(owner, name) is value for owner, name, value in before)
 
 
 def _audit(*arguments: str, code: int = 0) -> Any:
@@ -78,7 +91,7 @@ def test_command_fails_when_a_claim_is_refuted(tmp_path: Path) -> None:
 
 
 def test_command_fails_when_a_mutant_survives(monkeypatch: pytest.MonkeyPatch) -> None:
-    harmless = Mutant("harmless", "none", "message width", lambda: ())
+    harmless = Mutant("harmless", "none", "message width", "", lambda: ())
     monkeypatch.setattr(evidence, "MUTANTS", (harmless,))
     monkeypatch.setattr(evidence, "CHECKS", {"message width": CHECKS["message width"]})
     assert "survived" in _audit("mutants", code=1).output

@@ -76,7 +76,7 @@ _STREAMS: Final = (
     {"horizon": 40, "noise": "secure"},
     *_EXACT,
 )
-_THEORY: Final = {"profile": "theory", "constant": 1.2, "growth": 1.5, "dim": 2, "theta_bound": 1.0}
+_THEORY: Final = {"profile": "theory", "constant": 1.0, "growth": 1.5, "dim": 2, "theta_bound": 1.0}
 
 CASES: Final[Mapping[str, Case]] = MappingProxyType(
     {
@@ -127,8 +127,11 @@ DRIVES: Final[Mapping[str, Sequence[Case]]] = MappingProxyType(
         "stream-glm": (
             Case(
                 "stream-glm",
-                ({"horizon": 64, "factorization": "tree", "epsilon": 100.0, "dim": 2},),
-                users=64,
+                (
+                    {"horizon": None, "factorization": "tree", "epsilon": 100.0, "theta_bound": 0.5, "dim": 2},
+                    {"horizon": None, "epsilon": 100.0, "dim": 2},
+                ),
+                users=56,
                 adversaries=(largest_contribution, late_rows),
                 driven=True,
             ),
@@ -152,7 +155,7 @@ DRIVES: Final[Mapping[str, Sequence[Case]]] = MappingProxyType(
                         "horizon": 1024,
                         "factorization": "tree",
                         "epsilon": 30.0,
-                        "theta_bound": 0.7,
+                        "theta_bound": 0.85,
                         "link": "identity",
                         "growth": 1.5,
                         "dim": 2,
@@ -170,7 +173,6 @@ DRIVES: Final[Mapping[str, Sequence[Case]]] = MappingProxyType(
                 driven=True,
                 note="theory charges 2 L, a triangle inequality: two opposite gradients of full length do not exist",
             ),
-            Case("joint-glm", ({"horizon": 32, "factorization": "tree"},), users=32, adversaries=(orthogonal_rows,)),
         ),
         "joint-linucb": (Case("joint-linucb", ({"horizon": 40},), groups=False, adversaries=(largest_contribution,)),),
         "shuffle-glm": (
@@ -265,7 +267,9 @@ def replay_one(
 def _world(case: Case, index: int, policy: Policy, adversary: Adversary, rng: np.random.Generator) -> World:
     save_at = int(rng.integers(1, case.users)) if index % 8 == 3 else None
     if case.driven:
-        return driven_world(rng, policy, adversary, users=case.users, save_at=save_at)
+        # The first leaf of a later epoch has the longest column, and theta is no longer 0.
+        end = _BOUNDARIES[-1] if policy.setting.horizon is None else None
+        return driven_world(rng, policy, adversary, users=case.users, user=end, save_at=save_at)
     late, group = case.absent and index % 3 == 1, 3 if case.groups and index % 5 == 4 else 1
     boundary = policy.setting.horizon is None and policy.guarantee == "joint" and index // len(case.settings) % 2 == 0
     user = int(rng.choice(_BOUNDARIES)) if boundary else None

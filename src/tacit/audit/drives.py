@@ -1,4 +1,4 @@
-"""Worlds that push `joint-glm` to where its bounds are attained: theta at the edge of its ball, both optimizers called.
+"""Worlds that push a policy to where its bounds are attained: theta at the edge of its ball, both optimizers called.
 
 In a random world of forty users the optimizers are hardly called, and a row's gradient is far from the longest one.
 Here nearly all users bring the arm e_1 and are paid in full, so that both estimates go to the edge of the ball along
@@ -23,12 +23,20 @@ _NEARLY = 0.95
 """Least length of a mover's shorter arm, next to the longer one of length 1, and of both estimates in units of S."""
 
 
-def driven_world(rng: np.random.Generator, policy: Policy, adversary: Adversary, *, users: int, **events: Any) -> World:
-    """Rows as above; a mover comes when it can, any other replaced user in the first half."""
+def driven_world(
+    rng: np.random.Generator,
+    policy: Policy,
+    adversary: Adversary,
+    *,
+    users: int,
+    user: int | None = None,
+    **events: Any,
+) -> World:
+    """Rows as above; a mover comes when it can, any other replaced user in the first half, unless ``user`` is given."""
     arms, rewards = _rows(policy, users)
-    if adversary is moving_rows:
+    if user is None and adversary is moving_rows:
         user = _edge(policy, arms, rewards, rng)
-    else:
+    elif user is None:
         user = int(rng.integers(users // 8, users // 2))
     return World(arms, rewards, np.zeros(users, dtype=np.int64), user, adversary, **events)
 

@@ -12,8 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from tacit.audit.attacks import attack_by_probes, attack_policy, has_probes
-from tacit.audit.cases import CASES, Case, replay_many
+from tacit.audit.cases import CASES, DRIVES, Case, Replays, replay_many
 from tacit.audit.checks import CHECKS
+from tacit.audit.joint_draws import joint_findings
 from tacit.audit.mechanisms import MECHANISMS
 from tacit.audit.mutants import MUTANTS
 from tacit.audit.replay import TOLERANCE
@@ -35,10 +36,12 @@ class Effort:
     mechanism: int
     policy: int
     pairs: int
+    driven: int = 6
+    """Pairs for each of the worlds that drive a policy to its bounds."""
 
 
-FULL: Final = Effort(5_000, 1_000, 1_000)
-QUICK: Final = Effort(1_000, 40, 48)
+FULL: Final = Effort(5_000, 1_000, 1_000, 24)
+QUICK: Final = Effort(1_000, 40, 48, 3)
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,8 @@ def tasks_for(
             if name not in CASES:
                 raise InvalidInput(f"name must be one of {', '.join(names())}, not {name!r}")
             tasks.append(Task("replay", name, max(1, effort.pairs // len(epsilons)), *terms))
+            if epsilon == epsilons[0] and name in DRIVES:  # these bring their own epsilon
+                tasks.append(Task("driven", name, effort.driven, *terms))
             tasks.append(Task("policy", name, effort.policy, *terms))
             if has_probes(name):
                 tasks.append(Task("probes", name, effort.policy, *terms))
@@ -170,22 +175,46 @@ def _probes(task: Task) -> list[Evidence]:
 def _replay(task: Task) -> list[Evidence]:
     case = CASES[task.name]
     result = replay_many(case, task.runs, task.epsilon, task.delta, task.seed)
-    wrong = bool(result.divergences) or result.worst > 1.0 + TOLERANCE
-    detail = f"shift / charge {result.worst:.4f} ({result.adversary.replace('_', ' ')})"
-    detail += f"; {case.note}" if result.worst < 0.99 else ""
-    if result.divergences:
-        detail = f"{len(result.divergences)} pairs diverge: {result.divergences[0]}"
-    bound = epsilon_from(result.mu, task.delta)
-    verdict = REFUTED if wrong else HOLDS
-    found = [Evidence(task.name, task.epsilon, bound, "replay", result.pairs, verdict, detail)]
-    draws = np.concatenate(result.draws)
-    if draws.size:
-        found.append(_noise(task, draws))
+    found = [_replayed(task, case, result, "replay")]
+    if any(result.draws):
+        found += [_noise(task, result), _joint(task, result)]
     return found
 
 
-def _noise(task: Task, draws: Any) -> Evidence:
+def _replayed(task: Task, case: Case, result: Replays, method: str) -> Evidence:
+    """Shift over charge, for each kind of charge; neither any kind nor all together may exceed what was charged."""
+    wrong = bool(result.divergences) or result.worst > 1.0 + TOLERANCE
+    kinds = ", ".join(f"{kind} {ratio:.3f}" for kind, ratio in sorted(result.kinds.items()))
+    detail = f"shift / charge {result.worst:.4f} ({result.adversary.replace('_', ' ')}): {kinds}"
+    detail += f"; {case.note}" if case.note and min(result.kinds.values(), default=0.0) < 0.95 else ""
+    if result.divergences:
+        detail = f"{len(result.divergences)} pairs diverge: {result.divergences[0]}"
+    claim = float(case.settings[0].get("epsilon", task.epsilon))
+    bound = epsilon_from(result.mu, task.delta)
+    verdict = REFUTED if wrong else HOLDS
+    return Evidence(task.name, claim, bound, method, result.pairs, verdict, detail)
+
+
+def _driven(task: Task) -> list[Evidence]:
+    """Each kind of charge where it is attained, or as nearly as an attack can."""
+    found = []
+    for case in DRIVES.get(task.name, ()):
+        result = replay_many(case, task.runs, task.epsilon, task.delta, task.seed)
+        found.append(_replayed(task, case, result, "replay, driven"))
+    return found
+
+
+def _joint(task: Task, result: Replays) -> Evidence:
+    """All draws together: independent across coordinates, leaves, releases, sources and runs."""
+    wrong = joint_findings(result.draws, steps=result.steps)
+    detail = wrong[0] if wrong else "independent across coordinates, leaves, calls, sources and runs"
+    runs = sum(int(np.atleast_2d(noise).shape[0]) for run in result.draws for _, noise in run)
+    return Evidence(task.name, task.epsilon, None, "joint draws", runs, REFUTED if wrong else HOLDS, detail)
+
+
+def _noise(task: Task, result: Replays) -> Evidence:
     """If every shift can be as large as charged, noise of this size proves this epsilon."""
+    draws = np.concatenate([np.ravel(noise) for run in result.draws for _, noise in run])
     low, high = noise_scale_bounds(draws)
     bound = epsilon_from(mu_from(task.epsilon, task.delta) / high, task.delta)
     detail = f"drawn / charged between {low:.4f} and {high:.4f}"
@@ -218,6 +247,7 @@ _PERFORMERS: Final[dict[str, Callable[[Task], list[Evidence]]]] = {
     "policy": _policy,
     "probes": _probes,
     "replay": _replay,
+    "driven": _driven,
     "paper": _paper,
     "check": _check,
     "mutant": _mutant,

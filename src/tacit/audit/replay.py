@@ -177,7 +177,8 @@ def _play(run: _Run, rng: np.random.Generator) -> None:
 def _decide(run: _Run, members: list[int]) -> None:
     def select(which: int, policy: Policy) -> list[Decision]:
         arms = np.stack([run.row(which, user).arms for user in members])
-        return [policy.select(arms[0])] if len(members) == 1 else policy.select_batch(arms)
+        answers = [policy.select(arms[0])] if len(members) == 1 else policy.select_batch(arms)
+        return [answer for answer in answers if isinstance(answer, Decision)]
 
     both = run.session.both(select)
     for user, first, second in zip(members, *both, strict=True):

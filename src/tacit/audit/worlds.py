@@ -172,7 +172,8 @@ ABSENT: Final[tuple[Adversary, ...]] = (late_rows, missing_rows)
 
 def public_theta(policy: Policy) -> FloatArray:
     """The newest estimate; 0 as long as there is none."""
-    return np.atleast_2d(np.asarray(getattr(policy.state, "theta", np.zeros(policy.setting.dim))))[-1]
+    theta: FloatArray = np.atleast_2d(np.asarray(getattr(policy.state, "theta", np.zeros(policy.setting.dim))))[-1]
+    return theta
 
 
 def candidates(

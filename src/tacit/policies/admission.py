@@ -124,6 +124,6 @@ def _refusal(arms: FloatArray, where: str = "") -> InvalidInput:
         norms = np.linalg.norm(arms, axis=1)
     arm = int(np.argmax(norms))
     return InvalidInput(
-        f"{where}contexts must have Euclidean norm at most 1: row {arm} has {norms[arm]:.6g}. Divide by the largest "
+        f"{where}contexts must have Euclidean norm at most 1: row {arm} has {norms[arm]:.8g}. Divide by the largest "
         "norm that can occur, a public constant, and never by the largest one in your data, which is not"
     )

@@ -1,14 +1,15 @@
 """States, nested ``NamedTuple``s of arrays, as flat dictionaries and back, and what of them is secret.
 
 A field of a private policy's state is *public* when it depends on rows through releases only, and *secret* otherwise:
-raw sums, rows, noise.  A state's class names the secret ones in ``secret``; a nested state speaks for itself.  The
-audit checks it: with the same releases all public fields are the same, byte for byte, whatever the rows were.
+raw sums, rows, noise.  The secret ones are annotated ``Secret[...]``; a nested state speaks for itself.  The audit
+checks it: with the same releases all public fields are the same, byte for byte, whatever the rows were.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +32,16 @@ def flatten(state: tuple[Any, ...], prefix: str = "") -> dict[str, Array]:
     return arrays
 
 
+@cache
+def secret_fields(kind: type) -> frozenset[str]:
+    """Names of the fields of a state's class that are annotated ``Secret[...]``."""
+    hints = get_type_hints(kind, include_extras=True)
+    return frozenset(name for name, hint in hints.items() if "secret" in getattr(hint, "__metadata__", ()))
+
+
 def public_part(state: tuple[Any, ...], prefix: str = "") -> dict[str, Array]:
     """Every array that depends on rows through releases only, under its dotted path."""
-    secret: frozenset[str] = getattr(type(state), "secret", frozenset())
+    secret = secret_fields(type(state))
     arrays: dict[str, Array] = {}
     for field, value in zip(_fields(state), state, strict=True):
         if field in secret:

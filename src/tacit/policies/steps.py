@@ -10,8 +10,8 @@ A policy is a state, a ``NamedTuple`` of arrays, and kernels on it:
   (at least the arm's features) goes into ``memo``.  Must not change the state, and must not read its secret fields.
 - ``learn(state, memo, reward)``: take in one reward.
 
-Which fields of a state are secret, its class says: ``secret`` names those that depend on rows other than through
-releases (`tacit.policies.state`).
+Fields of a state that depend on rows other than through releases are annotated ``Secret[...]``, see
+`tacit.policies.state`.
 
 Randomness arrives as arrays: the kernels are pure functions of their arguments, so that a run can be replayed
 with its noise frozen.  ``play`` is compiled once for each state type; library, simulator and service

@@ -19,7 +19,7 @@ from tacit.linalg.packing import SQRT2
 from tacit.privacy.events import PrivacyEvent
 from tacit.privacy.factorization import TREE, Factorization, make_factorization
 from tacit.privacy.noise import NoiseSource
-from tacit.typing import FloatArray, IntArray
+from tacit.typing import FloatArray, IntArray, Secret
 
 MAX_TREE_LEVELS = 40
 
@@ -33,9 +33,9 @@ class Stream(NamedTuple):
 
     clock: IntArray
     """Leaves closed in this epoch, leaves that the epoch has, code of the factorization."""
-    leaf: FloatArray
+    leaf: Secret[FloatArray]
     """Contributions to the open leaf."""
-    nodes: FloatArray
+    nodes: Secret[FloatArray]
     """Tree: exact sums of the nodes in use.  Toeplitz: noise buffers."""
     noisy: FloatArray
     """Tree: released values of the nodes in use.  Toeplitz: unused."""
@@ -50,8 +50,6 @@ class Stream(NamedTuple):
     of this epoch, then of all earlier ones."""
     scale: FloatArray
     """Standard deviation of the noise that this epoch draws, and the grid of exact noise (0: none)."""
-
-    secret = frozenset({"leaf", "nodes"})
 
 
 @kernel

@@ -8,6 +8,7 @@ import pytest
 from tacit.errors import InvalidInput
 from tacit.experiments.runner import run_once
 from tacit.experiments.spec import Experiment
+from tacit.policies.decision import Decision
 from tacit.policies.registry import POLICIES, make_policy
 from tacit.policies.rows import FIRST_CAPACITY, RowPolicy
 from tests.policies.baselines.helpers import unit_ball
@@ -71,6 +72,7 @@ def test_buffer_grows_for_late_rewards() -> None:
     count = 2 * FIRST_CAPACITY + 3
     decisions = policy.select_batch(np.stack([unit_ball(rng, 2, 2) for _ in range(count)]))
     for index, decision in enumerate(decisions):
+        assert isinstance(decision, Decision)
         policy.update(decision, float(index % 2))
     rows = policy.state.rows
     assert int(rows.count[0]) == count

@@ -33,20 +33,18 @@ from tacit.policies.base import Policy
 from tacit.policies.publisher import DIRECT
 from tacit.policies.steps import register_steps
 from tacit.privacy.report import Model
-from tacit.typing import FloatArray, IntArray
+from tacit.typing import FloatArray, IntArray, Secret
 
 
 class LocalState(NamedTuple):
     """The server's iterate; ``noise`` is what the device of the next user draws."""
 
     theta: FloatArray
-    noise: FloatArray
+    noise: Secret[FloatArray]
     counts: IntArray
     """Reports so far, decisions so far, rounds of warm-up, code of the link."""
     constants: FloatArray
     """Numerator and offset of the rate, S, bound L of a gradient, grid of exact noise (0: none), noise sd."""
-
-    secret = frozenset({"noise"})
 
 
 @kernel

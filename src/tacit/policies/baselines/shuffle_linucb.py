@@ -37,7 +37,7 @@ from tacit.privacy.report import Model
 from tacit.shuffle.domains import Ball, OuterProducts
 from tacit.shuffle.planning import BatchPlan, Request, plan_batch
 from tacit.shuffle.sums import sample_sum
-from tacit.typing import FloatArray, IntArray
+from tacit.typing import FloatArray, IntArray, Secret
 
 RELEASE = 1
 """Event of a batch's end."""
@@ -47,7 +47,7 @@ _BATCH_WITHOUT_HORIZON = 512
 class ShuffleLinState(NamedTuple):
     """The open batch's rows, and the sums that were released."""
 
-    rows: RowBuffer
+    rows: Secret[RowBuffer]
     gram: FloatArray
     moment: FloatArray
     theta: FloatArray
@@ -59,8 +59,6 @@ class ShuffleLinState(NamedTuple):
     """Decisions so far, users of a batch."""
     constants: FloatArray
     """See `linear_constants`."""
-
-    secret = frozenset({"rows"})
 
 
 @kernel

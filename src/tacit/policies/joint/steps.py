@@ -21,7 +21,7 @@ from tacit.policies.arms import remember_arm
 from tacit.policies.rows import RowBuffer, append_row, grow_flag
 from tacit.policies.steps import close_stream, register_steps
 from tacit.privacy.continual import Stream, contribute_outer, released_variance
-from tacit.typing import FloatArray, IntArray
+from tacit.typing import FloatArray, IntArray, Secret
 
 REFRESH_EXPLORE, REFRESH_EXPLOIT = 1, 2
 EXPLORED, EXPLOITED = 1, 0
@@ -32,7 +32,7 @@ class JointState(NamedTuple):
 
     stream: Stream
     """V and H / w_max, packed one behind the other."""
-    rows: RowBuffer
+    rows: Secret[RowBuffer]
     """What the optimizer needs: features, reward, and a mask that marks exploration rounds."""
     design: FloatArray
     """V and H with their ridges, as of the last release, shape (2, d, d)."""
@@ -47,13 +47,11 @@ class JointState(NamedTuple):
     work: FloatArray
     calls: IntArray
     """Optimizer calls made for theta_o and theta_tau."""
-    explored: IntArray
+    explored: Secret[IntArray]
     """Whether an exploration reward came since the last refresh of theta_o: raw, and read by profile `paper` only."""
     link: IntArray
     constants: FloatArray
     """See the indices below."""
-
-    secret = frozenset({"rows", "explored"})
 
 
 THRESHOLD, COVERAGE_FACTOR, RIDGE, RIDGE_NOISE, WEIGHT_MAX, WEIGHT_DIVISOR = 0, 1, 2, 3, 4, 5

@@ -19,7 +19,7 @@ from tacit.linalg.solve import dot, quadratic_form
 from tacit.policies.arms import remember_arm
 from tacit.policies.rows import RowBuffer, append_row
 from tacit.policies.steps import register_steps
-from tacit.typing import FloatArray, IntArray
+from tacit.typing import FloatArray, IntArray, Secret
 
 CLOSE = 1
 """Event: the open batch is full."""
@@ -42,7 +42,7 @@ class ShuffleState(NamedTuple):
     it in a deployment.  It is dropped when the batch closes.
     """
 
-    rows: RowBuffer
+    rows: Secret[RowBuffer]
     theta: FloatArray
     """Line 0: what is believed beforehand; line j: the estimate after batch j.  Shape (estimates + 1, d)."""
     spread: FloatArray
@@ -52,8 +52,6 @@ class ShuffleState(NamedTuple):
     counts: IntArray
     link: IntArray
     constants: FloatArray
-
-    secret = frozenset({"rows"})
 
 
 @kernel

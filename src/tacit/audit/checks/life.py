@@ -1,0 +1,213 @@
+"""Checks of a policy's one life: files, copies, threads, recovery, and errors that tell nobody of others."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import shutil
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from tacit.audit.checks.noise import small_policy, walk
+from tacit.audit.replay import own_registry
+from tacit.errors import AlreadyRewarded, InvalidInput, OneLife, RecoveryWarning
+from tacit.policies import registry
+from tacit.policies.base import Policy
+from tacit.policies.decision import Decision
+from tacit.policies.state import flatten, public_part
+
+_PRIVATE: Final = ("stream-glm", "joint-glm", "joint-linucb", "shuffle-glm", "shuffle-linucb", "local-glm")
+
+
+def resumed_once() -> list[str]:
+    """Of a state, its files and their copies, one goes on."""
+    with own_registry(), tempfile.TemporaryDirectory() as folder:
+        policy = small_policy(None)
+        walk(policy, 3)
+        paths = [Path(folder) / name for name in ("earlier", "first", "copy")]
+        policy.save(paths[0])
+        policy.save(paths[1])
+        shutil.copy(paths[1], paths[2])
+        loads = [partial(registry.load, path) for path in paths]
+        going = _going([partial(_itself, policy), *loads], lambda one: one.select(np.eye(2)))
+    return [f"{going} copies of one state went on, each with noise of its own"] if going != 1 else []
+
+
+def _going(makers: list[Callable[[], Policy]], use: Callable[[Policy], Any]) -> int:
+    """How many of these policies can be had and used."""
+    alive, going = [], 0
+    for make in makers:
+        try:
+            alive.append(make())
+        except OneLife:
+            continue
+    for one in alive:
+        try:
+            use(one)
+            going += 1
+        except OneLife:
+            continue
+    return going
+
+
+def rewards_go_on() -> list[str]:
+    """A reward after a save counts as going on: file and object cannot both take in the same decision's."""
+    found = []
+    for name in ("stream-glm", "local-glm"):
+        with own_registry(), tempfile.TemporaryDirectory() as folder:
+            policy, path = small_policy(3, name), Path(folder) / "state"
+            decision = policy.select(np.eye(2))
+            policy.save(path)
+            report = partial(_report, decision=decision)
+            going = _going([partial(_itself, policy)], report)
+            going += _going([partial(registry.load, path)], report)
+        if going != 1:
+            found.append(f"{name}: the reward of one decision was taken in by object and file")
+    return found
+
+
+def unmarkable_files() -> list[str]:
+    """A file that cannot be marked is not resumed, on a machine that has never seen it."""
+    going = 0
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "state"
+        with own_registry():
+            small_policy(None).save(path)
+        with _sealed(path) as read_only:
+            for _ in range(3):
+                with own_registry():
+                    going += _going([partial(registry.load, read_only)], _itself)
+    return [f"a read-only file was resumed {going} times"] if going else []
+
+
+@contextmanager
+def _sealed(path: Path) -> Iterator[Path]:
+    """A file of the same content that nobody can write to, where the system has such (root writes to all others)."""
+    if not hasattr(os, "memfd_create"):
+        path.chmod(0o400)
+        yield path
+        return
+    import fcntl
+
+    descriptor = os.memfd_create("state", os.MFD_ALLOW_SEALING)
+    try:
+        os.write(descriptor, path.read_bytes())
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+        yield Path(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+
+
+def copies_refused() -> list[str]:
+    """Copies of a private policy are refused."""
+    found = []
+    for name in _PRIVATE:
+        policy = small_policy(3, name)
+        for how, attempt in (("copy", copy.copy), ("deepcopy", copy.deepcopy), ("pickle", _pickled)):
+            if _going([partial(attempt, policy)], _itself):
+                found.append(f"{name}: {how} gives a second policy that goes on")
+    return found
+
+
+def one_call_at_a_time() -> list[str]:
+    """Two threads report the same reward; the first is held up in the middle, and the second must wait for it."""
+    policy = small_policy()
+    decision = policy.select(np.eye(2))
+    entered, may_leave = threading.Semaphore(0), threading.Event()
+
+    def held_up() -> None:
+        entered.release()
+        may_leave.wait(5.0)
+
+    policy._before_learning = held_up  # type: ignore[method-assign]
+    threads = [threading.Thread(target=_report, args=(policy, decision)) for _ in range(2)]
+    threads[0].start()
+    entered.acquire(timeout=5.0)
+    threads[1].start()
+    both = entered.acquire(timeout=0.2)
+    may_leave.set()
+    for thread in threads:
+        thread.join()
+    return ["two threads take in the same reward at the same time"] if both else []
+
+
+def _itself(policy: Policy) -> Policy:
+    return policy
+
+
+def _pickled(policy: Policy) -> Policy:
+    found: Policy = pickle.loads(pickle.dumps(policy))
+    return found
+
+
+def _report(policy: Policy, decision: Decision) -> None:
+    try:
+        policy.update(decision, 1.0)
+    except (AlreadyRewarded, KeyError):
+        return  # KeyError: taken in twice at once, which the check reports
+
+
+def recovery() -> list[str]:
+    """A recovered policy holds nothing of earlier rows, and draws noise that no other life has drawn."""
+    found = []
+    for name in _PRIVATE:
+        with own_registry(), tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore", RecoveryWarning)
+            policy, path = small_policy(3, name), Path(folder) / "state"
+            walk(policy, 19)
+            waiting = policy.select(np.eye(2))
+            walk(policy, 1)  # leaves a row in the open leaf
+            policy.save(path)
+            lives = [registry.load(path, recover=True) for _ in range(2)]
+            found += [f"{name}: {text}" for text in _leftovers(lives[0], waiting)]
+            first, second = (one.noise.gaussian(1.0, 4) for one in (policy, lives[0]))
+            if np.any(first == second) or np.any(second == lives[1].noise.gaussian(1.0, 4)):
+                found.append(f"{name}: two lives of one state draw the same noise for different rows")
+    return found
+
+
+def _leftovers(policy: Policy, waiting: Decision) -> list[str]:
+    try:
+        policy.update(waiting, 1.0)
+        return ["a reward of an earlier life was taken in"]
+    except InvalidInput:
+        pass
+    public = public_part(policy.state)
+    secret = {path: array for path, array in flatten(policy.state).items() if path not in public}
+    return [f"{path} still holds rows of an earlier life" for path, array in secret.items() if np.any(array)]
+
+
+def errors_of_others() -> list[str]:
+    """A user's bad arms are an error for that user alone."""
+    found = []
+    for name in ("stream-glm", "local-glm"):
+        policy, batch = small_policy(3, name), np.tile(np.eye(2), (3, 1, 1))
+        batch[1, 0] = 5.0
+        try:
+            answers = policy.select_batch(batch)
+        except InvalidInput:
+            found.append(f"{name}: one user's bad arms were reported to all of the batch")
+            continue
+        if [isinstance(answer, Decision) for answer in answers] != [True, False, True]:
+            found.append(f"{name}: one user's bad arms changed what others were answered")
+    return found
+
+
+LIFE_CHECKS: Final[Mapping[str, Callable[[], list[str]]]] = {
+    "resumed once": resumed_once,
+    "rewards go on": rewards_go_on,
+    "files that cannot be marked": unmarkable_files,
+    "copies": copies_refused,
+    "threads": one_call_at_a_time,
+    "recovery": recovery,
+    "errors of others": errors_of_others,
+}

@@ -1,0 +1,184 @@
+"""Checks of noise: its size, its independence, what it is added to, and that each draw is used once."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from tacit.audit.cases import EXACT
+from tacit.audit.joint_draws import Record, joint_findings
+from tacit.audit.replay import own_registry
+from tacit.audit.session import Session
+from tacit.audit.statistics import noise_scale_bounds
+from tacit.audit.worlds import copied
+from tacit.policies import registry
+from tacit.policies.base import Policy
+from tacit.policies.publisher import DIRECT, Publisher
+from tacit.policies.steps import learn
+from tacit.privacy import continual
+from tacit.privacy.factorization import FACTORIZATIONS
+from tacit.privacy.noise import FastNoise
+from tacit.typing import FloatArray
+
+EPSILON, DELTA = 4.0, 1e-5
+STREAMS: Final = ("stream-glm", "joint-glm", "joint-linucb")
+
+
+def small_policy(seed: int | None = 5, name: str = "stream-glm", **options: Any) -> Policy:
+    """A policy that a check can play through in no time."""
+    setting = {"dim": 2, "horizon": 64, "epsilon": EPSILON, "delta": DELTA, "theta_bound": 2.0, "seed": seed}
+    return registry.make_policy(name, **(setting | options))
+
+
+def walk(policy: Policy, rounds: int) -> None:
+    """Two arms, always paid."""
+    for _ in range(rounds):
+        policy.update(policy.select(np.eye(2)), 1.0)
+
+
+def _draws(policy: Policy, rounds: int) -> list[Record]:
+    """What a policy draws on its way, in units of what was planned."""
+    session = Session([policy, small_policy(0, "joint-linucb")])
+    walk(policy, rounds)
+    return session.draws
+
+
+def noise_scale() -> list[str]:
+    """The noise that a policy draws has the standard deviation that the ledger was told."""
+    drawn = []
+    for seed in range(40):
+        policy = small_policy(seed)
+        assert policy.ledger is not None
+        charged = policy.ledger.entries[0].event.noise_sd
+        assert charged is not None
+        drawn += [noise * policy.noise_scale / charged for _, noise in _draws(policy, 40)]
+    low, high = noise_scale_bounds(np.concatenate([np.ravel(noise) for noise in drawn]))
+    return [] if low <= 1.0 <= high else [f"noise is between {low:.3f} and {high:.3f} times what was charged"]
+
+
+def joint_draws() -> list[str]:
+    """All draws of all sources together are independent, across coordinates, leaves, calls and runs."""
+    runs = [_draws(small_policy(seed), 40) for seed in range(12)]
+    calls = {"epsilon": 400.0, "horizon": 128, "theta_bound": 0.5}
+    runs += [_draws(small_policy(100 + seed, "joint-glm", **calls), 100) for seed in range(12)]
+    return joint_findings(runs)
+
+
+def fresh_noise() -> list[str]:
+    """No draw is used twice, restored states included."""
+    with own_registry(), tempfile.TemporaryDirectory() as folder:
+        policy = small_policy()
+        draws = _draws(policy, 10)
+        # The policy under watch is not the one to save: sources are wrapped.  A twin by the same calls is.
+        policy = small_policy()
+        walk(policy, 10)
+        policy.save(Path(folder) / "state")
+        draws += _draws(registry.load(Path(folder) / "state"), 10)
+    values = np.concatenate([np.ravel(noise) for _, noise in draws])
+    repeated = values.size - np.unique(values).size
+    return [f"{repeated} of {values.size} noise values were used before"] if repeated else []
+
+
+def stream_reference() -> list[str]:
+    """Releases are A x + B z with one z per leaf, also in a second epoch: a dense computation gives the same."""
+    found, rng, leaves, publisher = [], np.random.default_rng(3), 16, Publisher()
+    for name in FACTORIZATIONS:
+        plan = continual.plan_release(
+            "checked", 2, row_bound=1.0, row_norm=1.0, mu=1.0, factorization=name, horizon=leaves, source=FastNoise(rng)
+        )
+        stream, carried = plan.open(), np.zeros(2)
+        for epoch in (1, 2):
+            rows, noise = rng.random((leaves, 2)), plan.source.gaussian(plan.noise_sd, (leaves, 2))
+            expected = carried + np.cumsum(rows, axis=0) + _dense_response(plan) @ noise
+            for leaf in range(leaves):
+                stream.leaf[:] = rows[leaf]
+                publisher.leaf(stream, noise[leaf])
+                if not np.allclose(stream.released, expected[leaf], atol=1e-9):
+                    found.append(f"{name}: release {leaf + 1} of epoch {epoch} is not the exact sum plus its noise")
+                    break
+            carried = stream.released.copy()
+            continual.start_epoch(stream, plan)
+    return found
+
+
+def _dense_response(plan: continual.ContinualRelease) -> FloatArray:
+    """B: for the tree by which nodes make up a prefix, for Toeplitz as the inverse of C times the sums."""
+    leaves = plan.factorization.horizon
+    if plan.factorization.name == "tree":
+        response = np.zeros((leaves, leaves))
+        for leaf in range(1, leaves + 1):
+            rest = leaf
+            while rest:  # the node that ends at ``rest`` was closed, and noised, at that leaf
+                response[leaf - 1, rest - 1] = 1.0
+                rest &= rest - 1
+        return response
+    powers = np.arange(leaves - 1)
+    tail = (plan.factorization.weight[:, None] * plan.factorization.decay[:, None] ** powers).sum(axis=0)
+    column = np.concatenate([[1.0], tail])
+    toeplitz = np.array([[column[i - j] if i >= j else 0.0 for j in range(leaves)] for i in range(leaves)])
+    return np.asarray(np.tril(np.ones((leaves, leaves))) @ np.linalg.inv(toeplitz))
+
+
+def compiled_ticks() -> list[str]:
+    """What the compiled tick releases is what a publisher sees: audits by one are about the other."""
+    found = []
+    for name in STREAMS:
+        for factorization in FACTORIZATIONS:
+            compiled, published = (small_policy(3, name, factorization=factorization) for _ in range(2))
+            published.publisher = Publisher()
+            assert published.publisher is not DIRECT
+            for policy in (compiled, published):
+                walk(policy, 40)
+            if compiled.fingerprint() != published.fingerprint():
+                found.append(f"{name}, {factorization}: compiled and published ticks end in different states")
+    return found
+
+
+def late_rows_contribute_alike() -> list[str]:
+    """What a row adds to a leaf is fixed at its decision, whenever its reward comes: the delay is part of the row."""
+    found = []
+    for name in STREAMS:
+        policy = small_policy(2, name, epsilon=200.0)
+        walk(policy, 20)
+        decision = policy.select(np.eye(2))
+        at_once = _contribution(policy, decision.id)
+        walk(policy, 20)
+        if not np.array_equal(at_once, _contribution(policy, decision.id)):
+            found.append(f"{name}: what a row contributes depends on when its reward comes")
+    return found
+
+
+def _contribution(policy: Policy, identity: int) -> FloatArray:
+    state = copied(policy.state)
+    state.stream.leaf[:] = 0.0
+    learn(state, policy._pending.memo(identity), 1.0)
+    return np.array(state.stream.leaf)
+
+
+def exact_noise() -> list[str]:
+    """Under exact noise everything public is a function of sum + noise: no neighbour is excluded by a bit."""
+    if not EXACT:
+        return []
+    from tacit.audit.exclusions import KINDS, count_exclusions
+
+    found = []
+    for kind in KINDS:
+        counted = count_exclusions(kind, 40, seed=7)
+        if counted.excluded:
+            found.append(f"{kind}: {counted.excluded} of {counted.redraws} redraws exclude a neighbour with certainty")
+    return found
+
+
+NOISE_CHECKS: Final[Mapping[str, Callable[[], list[str]]]] = {
+    "noise scale": noise_scale,
+    "joint distribution of draws": joint_draws,
+    "fresh noise": fresh_noise,
+    "stream reference": stream_reference,
+    "compiled ticks": compiled_ticks,
+    "late rows": late_rows_contribute_alike,
+    "exact noise": exact_noise,
+}

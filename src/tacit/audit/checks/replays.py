@@ -1,0 +1,65 @@
+"""Checks by replay: neighbours differ in their releases only, and by no more than was charged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from tacit.audit.cases import CASES, DRIVES, Case, replay_one, short_epochs
+from tacit.audit.replay import own_registry
+from tacit.audit.worlds import (
+    Adversary,
+    excessive_rows,
+    largest_contribution,
+    missing_rows,
+    orthogonal_rows,
+    switching_rows,
+)
+
+Check = Callable[[], list[str]]
+EPSILON, DELTA = 4.0, 1e-5
+
+
+def _replayed(case: Case, pairs: int) -> Check:
+    def check() -> list[str]:
+        found: list[str] = []
+        with own_registry(), short_epochs():
+            for index in range(pairs):
+                outcome = replay_one(case, index, case.turn(index), EPSILON, DELTA, 90)
+                found += outcome.divergences
+                if not outcome.sound and not outcome.divergences:
+                    kind, ratio = max({"all": outcome.ratio, **outcome.kinds}.items(), key=lambda item: item[1])
+                    found.append(f"measured mu is {ratio:.4g} times the charged one ({kind})")
+                if found:
+                    break
+        return found
+
+    return check
+
+
+def _case(policy: str, settings: Sequence[Mapping[str, Any]], adversaries: Sequence[Adversary]) -> Case:
+    known = CASES[policy]
+    return replace(known, settings=settings, adversaries=adversaries, groups=False)
+
+
+_TWO_HORIZONS: Final = ({"horizon": 40}, {"horizon": 40, "factorization": "tree"})
+REPLAY_CHECKS: Final[Mapping[str, Check]] = {
+    "replay of joint-glm": _replayed(_case("joint-glm", _TWO_HORIZONS, (orthogonal_rows, switching_rows)), 8),
+    "replay of joint-glm, theory": _replayed(
+        _case("joint-glm", ({"horizon": 40, "profile": "theory"},), (switching_rows,)), 6
+    ),
+    "replay of joint-glm, both optimizers": _replayed(DRIVES["joint-glm"][0], 6),
+    "replay of joint-glm, movers": _replayed(DRIVES["joint-glm"][1], 3),
+    "replay of stream-glm": _replayed(_case("stream-glm", ({"horizon": 40},), (largest_contribution,)), 10),
+    "replay of stream-glm, ends of epochs": _replayed(
+        _case("stream-glm", ({"horizon": None},), (largest_contribution,)), 5
+    ),
+    "replay of joint-linucb": _replayed(_case("joint-linucb", ({"horizon": 40},), (largest_contribution,)), 10),
+    "replay of joint-linucb, counts": _replayed(
+        _case("joint-linucb", ({"horizon": 40, "link": "log"},), (excessive_rows,)), 4
+    ),
+    "replay of shuffle-linucb": _replayed(
+        _case("shuffle-linucb", ({"horizon": 60, "batch_size": 20},), (missing_rows,)), 6
+    ),
+}

@@ -1,0 +1,281 @@
+"""Faults that such software is known for, each as attributes or registered steps to be put in place of the real ones.
+
+What is compiled into a tick cannot be replaced from outside; there a fault changes the publisher, and the check
+"compiled ticks" holds the two together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import CannotMark
+from tacit.estimation import plan, sensitivity
+from tacit.estimation.newton import NoisyNewton
+from tacit.policies import admission, base, persistence, steps, streamed
+from tacit.policies.baselines.joint_linucb import JointLinUcb
+from tacit.policies.baselines.shuffle_linucb import RELEASE, ShuffleLinUcb
+from tacit.policies.joint import JointGLM
+from tacit.policies.joint import policy as joint_policy
+from tacit.policies.one_life import OneLife
+from tacit.policies.publisher import Publisher
+from tacit.privacy import continual, noise
+from tacit.privacy.ledger import Ledger
+from tacit.shuffle import calibration, randomizer
+from tacit.shuffle.dominance import Dominance
+from tacit.shuffle.parameters import SumProtocol
+from tacit.typing import FloatArray
+
+Change = tuple[Any, Any, Any]
+"""Object and attribute, or dictionary and key, and what to put there."""
+
+
+def noise_halved() -> tuple[Change, ...]:
+    original = noise.FastNoise.gaussian
+    return ((noise.FastNoise, "gaussian", lambda self, scale, shape: 0.5 * original(self, scale, shape)),)
+
+
+def row_bound(policy: type, bound: Callable[[Any], float]) -> tuple[Change, ...]:
+    """The same stream, charged and noised for another row bound."""
+    original: Callable[[Any, int], continual.ContinualRelease] = vars(policy)["_plan"]
+
+    def plan(self: Any, horizon: int) -> continual.ContinualRelease:
+        whole = original(self, horizon)
+        return replace(whole, row_bound=bound(self), row_norm=min(whole.row_norm, bound(self)))
+
+    return ((policy, "_plan", plan),)
+
+
+def clip_removed() -> tuple[Change, ...]:
+    return ((base, "admit_reward", lambda reward, setting: float(reward)),)
+
+
+def waits_for_rewards() -> tuple[Change, ...]:
+    original = ShuffleLinUcb._on_event
+
+    def on_event(self: Any, flag: int) -> None:
+        if flag & RELEASE and self.state.rows.count[0] < self.state.counts[1]:
+            self.state.rows.count[0] = 0
+            flag &= ~RELEASE
+        original(self, flag)
+
+    return ((ShuffleLinUcb, "_on_event", on_event),)
+
+
+def noise_reused() -> tuple[Change, ...]:
+    def restarted(state: Any) -> noise.NoiseSource:
+        seeds = np.random.SeedSequence(5).spawn(3)  # the seed of the check's policy
+        return noise.FastNoise(np.random.default_rng(seeds[0]))
+
+    return ((base, "noise_from_state", restarted),)
+
+
+def noise_redrawn() -> tuple[Change, ...]:
+    original, rng = Publisher.leaf, np.random.default_rng(0)
+
+    def leaf(self: Publisher, stream: continual.Stream, draws: FloatArray) -> bool:
+        if stream.clock[0] > 0 and stream.noisy.size:
+            stream.noisy[:] += np.where(stream.noisy != 0.0, 1e-3 * rng.standard_normal(stream.noisy.shape), 0.0)
+        return original(self, stream, draws)
+
+    return ((Publisher, "leaf", leaf),)
+
+
+def tick_disagrees() -> tuple[Change, ...]:
+    """The published tick alone has its noise halved: whoever audits it audits something else than what runs."""
+    original = Publisher.leaf
+    return ((Publisher, "leaf", lambda self, stream, draws: original(self, stream, 0.5 * draws)),)
+
+
+def opposite_noise() -> tuple[Change, ...]:
+    original = noise.FastNoise.gaussian
+
+    def gaussian(self: noise.FastNoise, scale: float, shape: Any) -> FloatArray:
+        drawn = original(self, scale, shape)
+        if drawn.ndim == 1 and drawn.size > 4:
+            drawn[-2:] = -drawn[:2]
+        return drawn
+
+    return ((noise.FastNoise, "gaussian", gaussian),)
+
+
+def other_steps(state: type, **replaced: Any) -> Change:
+    return (steps._STEPS, state, steps._STEPS[state]._replace(**replaced))
+
+
+def call_noise_halved() -> tuple[Change, ...]:
+    original = NoisyNewton.release
+
+    def release(self: NoisyNewton, source: Any, name: str = "optimizer") -> Any:
+        planned = original(self, source, name)
+        return replace(planned, noise_sd=0.5 * planned.noise_sd)
+
+    return ((NoisyNewton, "release", release),)
+
+
+def calls_uncharged() -> tuple[Change, ...]:
+    original = Ledger.charge
+
+    def charge(self: Ledger, event: Any, cohort: str | None = None) -> Any:
+        return None if event.name.startswith("optimizer call") else original(self, event, cohort)
+
+    return ((Ledger, "charge", charge),)
+
+
+def diameter_short() -> tuple[Change, ...]:
+    original = sensitivity.gradient_diameter
+    return ((plan, "gradient_diameter", lambda *terms: 0.7 * original(*terms)),)
+
+
+def movers_forgotten() -> tuple[Change, ...]:
+    return ((JointGLM, "_pair_sensitivity", property(lambda self: self._problem(0.0).sensitivity)),)
+
+
+def _epoch_starts(change: Callable[[continual.Stream], None]) -> tuple[Change, ...]:
+    original = continual.start_epoch
+
+    def start(stream: continual.Stream, planned: continual.ContinualRelease) -> None:
+        original(stream, planned)
+        change(stream)
+
+    return (continual, "start_epoch", start), (streamed, "start_epoch", start)
+
+
+def waiting_leaf_twice() -> tuple[Change, ...]:
+    def double(stream: continual.Stream) -> None:
+        stream.leaf[:] *= 2.0
+
+    return _epoch_starts(double)
+
+
+def carried_twice() -> tuple[Change, ...]:
+    def double(stream: continual.Stream) -> None:
+        stream.carried[:] *= 2.0
+        stream.released[:] *= 2.0
+
+    return _epoch_starts(double)
+
+
+def recovers_the_leaf() -> tuple[Change, ...]:
+    original = streamed.StreamedPolicy._drop_raw
+
+    def drop(self: Any) -> None:
+        leaf = self.state.stream.leaf.copy()
+        original(self)
+        self.state.stream.leaf[:] = leaf
+
+    return ((streamed.StreamedPolicy, "_drop_raw", drop),)
+
+
+def recovers_the_noise() -> tuple[Change, ...]:
+    original = base.Policy._recover
+
+    def recover(self: Any) -> str:
+        kept = self.noise, self.event_noise, self._coins
+        text = original(self)
+        self.noise, self.event_noise, self._coins = kept
+        return text
+
+    return ((base.Policy, "_recover", recover),)
+
+
+def unlocked() -> tuple[Change, ...]:
+    return (OneLife, "__enter__", lambda self: None), (OneLife, "__exit__", lambda self, *error: None)
+
+
+def mark_given_up() -> tuple[Change, ...]:
+    original = persistence._mark
+
+    def mark(path: Any, token: str) -> None:
+        try:
+            original(path, token)
+        except CannotMark:
+            return
+
+    return ((persistence, "_mark", mark),)
+
+
+def rewards_unclaimed() -> tuple[Change, ...]:
+    original = base.Policy.update
+
+    def update(self: Any, decision: Any, reward: float) -> None:
+        claim, self._life._claim = self._life._claim, None
+        original(self, decision, reward)
+        self._life._claim = claim
+
+    return ((base.Policy, "update", update),)
+
+
+def batch_refused() -> tuple[Change, ...]:
+    original = admission.admit_users
+
+    def admit(contexts: Any, setting: Any) -> Any:
+        block, refused = original(contexts, setting)
+        for error in refused.values():
+            raise error
+        return block, refused
+
+    return ((base, "admit_users", admit),)
+
+
+def dominance_short() -> tuple[Change, ...]:
+    original = Dominance.mu
+    # Calibrations are remembered: those made with the fault must neither be used by others nor others' here.
+    uncached = getattr(calibration._calibrated, "__wrapped__", calibration._calibrated)
+    return (
+        (Dominance, "mu", lambda self, shift, coordinates: 0.5 * original(self, shift, coordinates)),
+        (calibration, "_calibrated", uncached),
+    )
+
+
+def private_refresh() -> tuple[Change, ...]:
+    original = vars(joint_policy)["constants_for"]
+
+    def literal(profile: str, *arguments: Any, **names: Any) -> Any:
+        return original("paper" if profile == "theory" else profile, *arguments, **names)
+
+    return ((joint_policy, "constants_for", literal),)
+
+
+def fewer_rounds() -> tuple[Change, ...]:
+    original = JointLinUcb._plan
+
+    @dataclass(frozen=True)
+    class Longer(continual.ContinualRelease):
+        """Planned and charged for a quarter of the leaves that it serves."""
+
+        def open(self) -> continual.Stream:
+            stream = super().open()
+            stream.clock[1] *= 4
+            return stream
+
+    def plan(self: Any, horizon: int) -> Any:
+        return Longer(**vars(original(self, max(1, horizon // 4))))
+
+    return ((JointLinUcb, "_plan", plan),)
+
+
+def message_short() -> tuple[Change, ...]:
+    return ((SumProtocol, "widths", property(lambda self: self.levels + self.noise_bits - 1)),)
+
+
+def noise_bit_short() -> tuple[Change, ...]:
+    original = randomizer.noise_share
+
+    def share(protocol: SumProtocol, users: int, rng: np.random.Generator) -> Any:
+        return original(replace(protocol, noise_bits=max(1, protocol.noise_bits - 1)), users, rng)
+
+    return ((randomizer, "noise_share", share),)
+
+
+def smallest_batch_ignored() -> tuple[Change, ...]:
+    keep = property(lambda self: 1, lambda self, value: vars(self).__setitem__("min_users", value))
+    return ((SumProtocol, "min_users", keep),)
+
+
+def without_score(policy: Any) -> float:
+    return math.sqrt(2.0) * float(policy.setting.max_derivative)

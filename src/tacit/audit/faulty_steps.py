@@ -1,0 +1,34 @@
+"""Compiled steps with a fault in them, for mutants: what an attribute cannot change is registered anew."""
+
+from __future__ import annotations
+
+from tacit._compile import kernel
+from tacit.estimation.linearised import blended_weight
+from tacit.glm.links import mean
+from tacit.linalg.solve import dot
+from tacit.policies.baselines.joint_linucb import JointLinState
+from tacit.policies.stream.steps import BLEND, SCALE, THETA_BOUND, StreamState
+from tacit.privacy.continual import contribute_outer, contribute_vector
+from tacit.typing import FloatArray
+
+
+@kernel
+def linearised_at_arrival(state: StreamState, memo: FloatArray, reward: float) -> None:
+    """`stream-glm` learns at the theta of the reward's arrival, which the delay chooses."""
+    dim = state.theta.shape[0]
+    constants, link, x = state.constants, state.link[0], memo[:dim]
+    bound = constants[THETA_BOUND]
+    z = min(max(dot(x, state.theta), -bound), bound)
+    weight = blended_weight(link, constants[BLEND], z)
+    contribute_outer(state.stream, 0, weight, x)
+    response = reward - mean(link, z) + weight * z
+    contribute_vector(state.stream, state.stream.released.shape[0] - dim, constants[SCALE] * response, x)
+
+
+@kernel
+def moved_by_a_reward(state: JointLinState, memo: FloatArray, reward: float) -> None:
+    """`joint-linucb` also moves its public estimate by the raw reward, a little."""
+    dim = memo.shape[0]
+    contribute_outer(state.stream, 0, 1.0, memo)
+    contribute_vector(state.stream, dim * (dim + 1) // 2, state.weight[0] * reward, memo)
+    state.theta[0] += 1e-12 * reward * memo[0]
