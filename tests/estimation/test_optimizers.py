@@ -258,17 +258,37 @@ def test_indefinite_released_matrix_is_survived() -> None:
     assert np.linalg.norm(theta) <= 2.0 + 1e-12
 
 
-def test_exact_noise_releases_grid_values() -> None:
+def test_under_exact_noise_the_estimate_is_a_function_of_grid_values(make: Maker) -> None:
+    """With the noise that a replaced row implies, which makes the released sums the same, no bit differs."""
     pytest.importorskip("opendp")
     from tacit.privacy import ExactNoise
 
-    rows, noise = _rows(12), ExactNoise(2.0**-16)
-    optimizer = NoisyNewton(PROBLEM, 1.0, steps=1)
-    release = optimizer.release(noise)
+    rows, noise, optimizer = _rows(12), ExactNoise(2.0**-16), make(PROBLEM, 1.0)
+    release, view = optimizer.release(noise, "x"), _view(rows)
+    released, implied = list[FloatArray](), list[FloatArray]()
     assert release.grid == 2.0**-16
     assert release.event.mu == pytest.approx(1.0)
-    done = estimate(optimizer, rows, _view(rows), ledger=_unlimited(), noise=noise)
-    assert np.all(np.isfinite(done.theta))
+
+    def publish(exact: FloatArray, drawn: FloatArray) -> FloatArray:
+        released.append(exact + drawn)
+        return exact + drawn
+
+    def follow(exact: FloatArray, drawn: FloatArray) -> FloatArray:
+        implied.append(released[len(implied)] - exact)
+        return released[len(implied) - 1]
+
+    draws = noise.gaussian(release.noise_sd, (optimizer.steps, PROBLEM.dim))
+    theta = optimizer.run(rows, view, draws, release.grid, publish)
+    rewards = rows.rewards.copy()
+    rewards[0] = 1.0 - rewards[0]
+    neighbour = Rows.of(rows.features, rewards)
+    optimizer.run(neighbour, view, draws, release.grid, follow)
+    needed = np.array(implied)
+    assert np.all(np.any(needed != draws, axis=1))
+    for values in (np.array(released), needed):
+        assert np.array_equal(values, release.grid * np.rint(values / release.grid))
+    assert optimizer.run(neighbour, view, needed, release.grid).tobytes() == theta.tobytes()
+    assert optimizer.run(neighbour, view, draws, release.grid).tobytes() != theta.tobytes()
 
 
 def test_sharp_problems_draw_less_for_the_same_mu(make: Maker) -> None:

@@ -32,9 +32,7 @@ def preconditioner(precision: FloatArray, ridge: float, out: FloatArray) -> None
 
 
 @kernel
-def newton_step(
-    released: FloatArray, ridge: float, center: FloatArray, factor: FloatArray, point: FloatArray
-) -> None:
+def newton_step(released: FloatArray, ridge: float, center: FloatArray, factor: FloatArray, point: FloatArray) -> None:
     """Move ``point`` by the Newton step of the released gradient; ``factor`` is the preconditioner's Cholesky factor.
 
     ``released`` is the gradient sum with its noise, and the only input that depends on data: the ridge's pull is added

@@ -1,0 +1,128 @@
+"""Exact noise: what becomes public is a function of raw sum plus noise alone, bit for bit, in every policy with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("opendp")
+
+from tacit.audit import exclusions
+from tacit.audit.exclusions import KINDS, PullBeforeSum, count_exclusions
+from tacit.errors import InvalidInput
+from tacit.policies.baselines.local_glm import LocalGLM
+from tacit.policies.publisher import Publisher
+from tacit.policies.registry import make_policy
+from tacit.privacy import continual
+from tacit.privacy.noise import ExactNoise
+from tacit.typing import FloatArray
+
+STREAMED = ("stream-glm", "joint-linucb", "joint-glm")
+GRADIENTS = [kind for kind in KINDS if kind.startswith("gradient")]
+GRID = ExactNoise().grid or 0.0
+
+
+def on_grid(values: FloatArray) -> bool:
+    return bool(np.all(values / GRID == np.rint(values / GRID)))
+
+
+def make(name: str, **changes: Any) -> Any:
+    arguments = {"dim": 3, "horizon": 200, "theta_bound": 2.0, "epsilon": 4.0, "delta": 1e-5, "noise": "exact"}
+    return make_policy(name, **(arguments | changes))
+
+
+def rounds(count: int) -> tuple[FloatArray, FloatArray]:
+    rng = np.random.default_rng(5)
+    contexts = rng.standard_normal((count, 4, 3))
+    return contexts / np.linalg.norm(contexts, axis=2, keepdims=True), rng.random((count, 4))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_release_excludes_a_neighbour(kind: str) -> None:
+    found = count_exclusions(kind, 200, seed=1)
+    assert (found.excluded, found.fields) == (0, frozenset())
+    assert found.moved == found.redraws == 200
+
+
+@pytest.mark.parametrize("profile", ["tuned", "theory"])
+def test_a_pull_that_is_added_to_the_noise_first_is_found(profile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name, value in PullBeforeSum().changes():
+        monkeypatch.setattr(module, name, value)
+    found = [count_exclusions(kind, 200, seed=2) for kind in GRADIENTS if kind.endswith(profile)]
+    assert 0 < sum(each.excluded for each in found) < 400
+    assert set().union(*(each.fields for each in found)) == {"theta"}
+
+
+def test_contributions_off_the_grid_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    start_epoch, build = continual.start_epoch, LocalGLM._build
+
+    def epoch_without_rounding(stream: continual.Stream, plan: continual.ContinualRelease) -> None:
+        start_epoch(stream, plan)
+        stream.scale[1] = 0.0
+
+    def build_without_rounding(policy: LocalGLM) -> None:
+        build(policy)
+        policy.state.constants[4] = 0.0
+
+    monkeypatch.setattr(continual, "start_epoch", epoch_without_rounding)
+    monkeypatch.setattr(LocalGLM, "_build", build_without_rounding)
+    for kind in KINDS:
+        if kind not in GRADIENTS:
+            found = count_exclusions(kind, 8, seed=3)
+            assert found.excluded == 8
+            assert exclusions.OFF_GRID in found.fields
+
+
+def test_what_cannot_be_counted_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="leaf of stream-glm"):
+        count_exclusions("leaf", 10, seed=1)
+    with pytest.raises(InvalidInput, match="redraws"):
+        count_exclusions(KINDS[0], 0, seed=1)
+
+
+@pytest.mark.parametrize("horizon", [300, None])
+@pytest.mark.parametrize("name", STREAMED)
+def test_streams_hold_multiples_of_the_grid(name: str, horizon: int | None) -> None:
+    """Raw sums, noisy nodes and all that is released; without a horizon up to the second epoch."""
+    policy = make(name, horizon=horizon)
+    contexts, rewards = rounds(250 if horizon else 1_100)
+    policy.play(contexts, rewards)
+    stream = policy.state.stream
+    for values in (stream.leaf, stream.nodes, stream.noisy, stream.carried, stream.released):
+        assert on_grid(values)
+    assert horizon or np.any(stream.carried)
+    used = [level for level in range(40) if int(stream.clock[0]) >> level & 1]
+    assert np.array_equal(stream.released, stream.carried + np.sum(stream.noisy[used], axis=0))
+    assert np.all(stream.noisy[used] != stream.nodes[used])
+
+
+class Watched(Publisher):
+    """Keeps sums, noise and what is released of them."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, FloatArray, FloatArray, FloatArray]] = []
+
+    def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:
+        released = super().vector(kind, exact, noise, sd)
+        self.seen.append((kind, exact.copy(), noise.copy(), released.copy()))
+        return released
+
+
+@pytest.mark.parametrize(("name", "profile"), [("joint-glm", "tuned"), ("joint-glm", "theory"), ("local-glm", None)])
+def test_released_vectors_are_multiples_of_the_grid(name: str, profile: str | None) -> None:
+    policy = make(name, **({"profile": profile} if profile else {}))
+    policy.publisher = watched = Watched()
+    contexts, rewards = rounds(40)
+    for arms, outcome in zip(contexts, rewards, strict=True):
+        decision = policy.select(arms)
+        policy.update(decision, float(outcome[decision.arm]))
+    for side in (0, 1) if profile else ():
+        policy._refresh(side)
+    assert {kind.split()[-1] for kind, *_ in watched.seen} == ({"theta_o", "theta_tau"} if profile else {"report"})
+    for _, exact, noise, released in watched.seen:
+        assert on_grid(exact)
+        assert on_grid(noise)
+        assert np.any(noise)
+        assert np.array_equal(released, exact + noise)
