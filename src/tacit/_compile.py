@@ -1,8 +1,8 @@
 """One decorator for every compiled kernel, and a cache that cannot go stale.
 
 Numba keys its on-disk cache by the file of the *outer* function only, though callees are compiled into it: a changed
-helper in another file would silently keep running in its old form..  Here every module's kernels are cached in a folder
-named after a fingerprint of that module and of all modules whose kernels it uses, directly or not..  Kernels that are
+helper in another file would silently keep running in its old form.  Here every module's kernels are cached in a folder
+named after a fingerprint of that module and of all modules whose kernels it uses, directly or not.  Kernels that are
 generic over policy states (`generic_kernel`) may come to include any kernel of the package, so that their fingerprint
 covers all of it.
 """
@@ -20,6 +20,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numba.core.config
+from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -31,7 +32,8 @@ _SETTINGS = f"numba {numba.__version__}, nogil, numpy errors"
 
 def _stamp(path: Path) -> str:
     status = path.stat()
-    return f"{path.relative_to(_PACKAGE)} {status.st_size} {status.st_mtime_ns}"
+    name = path.relative_to(_PACKAGE) if path.is_relative_to(_PACKAGE) else path
+    return f"{name} {status.st_size} {status.st_mtime_ns}"
 
 
 @cache
@@ -60,12 +62,28 @@ def _cache_root() -> Path:
     return Path(base) / "tacit" / "kernels"
 
 
-def _compile(function: Function, fingerprint: Callable[[], str]) -> Function:
+class _OwnStates(FunctionCache):
+    """A cache on disk for the package's own states alone.
+
+    A state's class is stored by reference: one of somebody's own module could not be loaded by any other program, and
+    an edit of that module would go unnoticed.
+    """
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep the machine code for this signature, unless it is about a foreign state."""
+        kinds = [getattr(argument, "instance_class", None) for argument in data.signature.args]
+        if all(kind is None or kind.__module__.startswith("tacit.") for kind in kinds):
+            super().save_overload(sig, data)
+
+
+def _compile(function: Function, fingerprint: Callable[[], str], *, generic: bool = False) -> Function:
     previous = _numba_config.CACHE_DIR
     if not os.environ.get("NUMBA_CACHE_DIR"):
         _numba_config.CACHE_DIR = str(_cache_root() / fingerprint())
     try:
         compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+        if generic:
+            compiled._cache = _OwnStates(compiled.py_func)
     finally:
         _numba_config.CACHE_DIR = previous
     return cast(Function, compiled)
@@ -83,4 +101,4 @@ def kernel(function: Function) -> Function:
 
 def generic_kernel(function: Function) -> Function:
     """The same for kernels that call the steps of whatever state they are given."""
-    return _compile(function, _package_fingerprint)
+    return _compile(function, _package_fingerprint, generic=True)

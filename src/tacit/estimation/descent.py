@@ -15,6 +15,10 @@ from tacit.privacy.noise import NoiseSource
 from tacit.typing import FloatArray
 
 
+MAX_STEPS = 500
+"""Most noisy gradients of one call."""
+
+
 @kernel
 def descent_step(released: FloatArray, ridge: float, center: FloatArray, rate: float, point: FloatArray) -> None:
     """Move ``point`` against the released gradient sum, to which the public ridge's pull is added."""
@@ -57,7 +61,7 @@ class NoisyGradientDescent:
         public_count: int,
         *,
         failure_probability: float = 0.05,
-        max_steps: int = 500,
+        max_steps: int = MAX_STEPS,
     ) -> NoisyGradientDescent:
         """T = (n^2 rho + log(1 / zeta)) / d, between 1 and ``max_steps`` (the lemma's last display)."""
         positive_or_inf("mu", mu)

@@ -15,6 +15,8 @@ opposite:
 
 Each gradient moves by at most (S max mu' + max abs(rho)) per unit of its angle and max mu' per unit of s,
 which bounds D on a box from its value in the middle; boxes are split until the bound is within tolerance.
+
+The same, complete, is in docs/theory.md#gradient-diameter.
 """
 
 from __future__ import annotations

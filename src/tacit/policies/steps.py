@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numba
 from numba.extending import overload
 
-from tacit._compile import generic_kernel, kernel
+from tacit._compile import generic_kernel
 from tacit.privacy.continual import close_leaf
 from tacit.typing import FloatArray, IntArray
 
@@ -54,10 +54,15 @@ def register_steps(
     _STEPS[state_type] = Steps(advance, choose, learn, close)
 
 
-@kernel
+@generic_kernel
 def close_stream(state: Any, noise: FloatArray) -> bool:
     """The ``close`` of a state whose releases are one continual stream, in its field ``stream``."""
     return close_leaf(state.stream, noise)
+
+
+def closes_a_stream(state_type: type) -> bool:
+    """Whether the tick of such states is `close_stream`, which a publisher can stand in for."""
+    return _STEPS[state_type].close is close_stream
 
 
 def advance(state: Any, noise: FloatArray) -> int:

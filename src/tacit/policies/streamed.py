@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from functools import cached_property
 
+from tacit.errors import TacitError
 from tacit.policies.base import Policy
+from tacit.policies.steps import closes_a_stream
 from tacit.privacy.continual import ContinualRelease, Stream, start_epoch
 from tacit.privacy.events import PrivacyEvent
 from tacit.typing import FloatArray
@@ -45,6 +47,8 @@ class StreamedPolicy(Policy):
         start_epoch(self.state.stream, plan)
 
     def _close(self, noise: FloatArray) -> bool:
+        if not closes_a_stream(type(self.state)):
+            raise TacitError(f"{self.name} has a `close` of its own, which a publisher does not see: use close_stream")
         return self.publisher.leaf(self.state.stream, noise)
 
     def _drop_raw(self) -> None:

@@ -19,6 +19,8 @@ exceeds the first: disjoint cohorts are free. The rule does not assume it, it ev
 cohort a row is in may depend on the past, since the bound holds on every path. k rows of one user: shifts
 add as vectors, so by the triangle inequality in the weighted norm the loss is at most k^2 times that of one
 row.
+
+The same, complete, is in docs/theory.md#cohorts.
 """
 
 from __future__ import annotations
@@ -65,7 +67,8 @@ def worst_case(costs: Iterable[tuple[str | None, float, float]]) -> float:
     common: list[float] = []
     replaced: dict[str, list[float]] = defaultdict(list)
     moved: dict[str, list[float]] = defaultdict(list)
-    for cohort, stay, move in costs:
+    for cohort, replace, move in costs:
+        stay = max(replace, move)  # a row that never comes only leaves
         if cohort is None:
             common.append(stay)
         else:

@@ -163,7 +163,7 @@ class ContinualRelease:
     or vanish.  ``row_bound`` must bound the l2 change that this causes when C is the identity, ``row_norm`` the l2
     norm of a single contribution.  The sequence of all releases is then mu-GDP in that user with
     ``mu = row_bound * column_norm / noise_sd``, also when later rows are chosen from earlier
-    releases (arXiv 2202.08312, Theorem 2.1).
+    releases, and when the leaf of a moved contribution is (docs/theory.md#adaptivity-with-moved-rows).
     """
 
     name: str

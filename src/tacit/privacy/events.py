@@ -84,7 +84,7 @@ class GaussianRelease(_NoisySum):
     Formal guarantee. Adjacency: one row replaced. With l2 sensitivity D and noise N(0, s^2 I) the release is
     exactly (D/s)-GDP (Dong, Roth and Su, arXiv 1905.02383, Theorem 2.7), ``count`` of them sqrt(count) D/s
     (Corollary 3.3). A continual release with factorization A = B C is one event whose sensitivity is the
-    row bound times the largest column norm of C (arXiv 2202.08312, Theorem 2.1).
+    row bound times the largest column norm of C (docs/theory.md#adaptivity-with-moved-rows).
     """
 
     kind: ClassVar[str] = "gaussian"

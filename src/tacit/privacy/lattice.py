@@ -1,27 +1,15 @@
 """What it costs that discrete Gaussian noise is not exactly Gaussian: almost nothing, and provably so.
 
-Lemma. Let a transcript hold N discrete Gaussian draws on the integers, draw i with parameter s_i >= 4
-steps, each added to an integer that may depend on earlier releases. Replace every draw by a continuous
-Gaussian rounded to the nearest integer. If that transcript is (epsilon, delta)-DP, the real one is, with
-eta = sum of 12 / s_i^2,
+Lemma (docs/theory.md#lattice-lemma, with its proof). Fix two neighbouring worlds, and call a draw touched if the integers
+that it is added to differ between them. Let at most N draws be touched, draw i with parameter s_i >= 4 steps, and let
+eta be the sum of 12 / s_i^2 over them. If the same releases with continuous Gaussian noise, rounded, are (epsilon,
+delta)-DP, the real ones are
 
     (epsilon + 2 eta,  e^eta delta + (1 + e^(epsilon + eta)) 2 N e^-126)-DP.
 
-Proof. Let P_R(k) and P_G(k) be the two probabilities of k. Poisson summation gives, with t uniform on
-[-1/2, 1/2],
-
-    P_R(k) / P_G(k) = (1 + c) E[cosh(k t / s^2) exp(-t^2 / (2 s^2))],   0 <= c <= 3 exp(-2 pi^2 s^2),
-
-which is at least exp(-1/(8 s^2)) and, as sinh(x)/x <= exp(x^2/6), at most (1 + c) exp(k^2 / (24 s^4)). For
-|k| <= 16 s the logarithm is at most 12 / s^2 in size. Either noise exceeds 16 s with probability at most 2
-e^-126 (the discrete Gaussian is sub-Gaussian with parameter s: complete the square, a shifted theta sum is
-largest at 0; rounding moves the other by 1/2 <= s/8). Outside that event the likelihood of a whole
-transcript changes by at most e^eta, on every path, so the choice of s_i and of the integers may be
-adaptive; apply it on one neighbour, then the hypothesis, then it again on the other neighbour.
-
-Rounding is post-processing of integer + continuous noise, since the integer passes through the rounding. So
-the hypothesis holds by **exact Gaussian DP** with mu = sensitivity / s. The alternative, charging zCDP,
-would lose 8% of mu at (1, 1e-5) and 16% at (1, 0.02).
+Rounding is post-processing of integer + continuous noise, so that the hypothesis holds by **exact Gaussian DP** with
+mu = sensitivity / s. The alternative, charging zCDP, would lose 8% of mu at (1, 1e-5) and 16% at (1, 0.02). The ledger
+counts all draws of a life, touched or not, which is more than the lemma asks for.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Ledger:
     whatever releases were asked for in the light of earlier ones:
 
     * ``gaussian``: the sum of mu_j^2 is held below mu^2, a valid filter for adaptively chosen mu_j (Smith
-      and Thakurta, arXiv 2210.17520), and exact.
+      and Thakurta, arXiv 2210.17520; docs/theory.md#the-pathwise-filter), and exact.
     * ``lattice``: the same for discrete Gaussian releases, alone or with continuous ones, against a limit
       lowered by 1e-4, the reserve that pays for discreteness (``tacit.privacy.lattice``).
     * ``renyi``: curves add. With ``order=alpha`` the divergence of that order is held below its budget, a

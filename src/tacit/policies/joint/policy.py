@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from tacit._validate import positive, probability
-from tacit.estimation.descent import NoisyGradientDescent
+from tacit.estimation.descent import MAX_STEPS, NoisyGradientDescent
 from tacit.estimation.newton import NoisyNewton
 from tacit.estimation.plan import PrivateOptimizer, Problem, PublicView, Release
 from tacit.glm.rows import Rows
@@ -71,12 +71,13 @@ class JointGLM(StreamedPolicy, RowPolicy):
 
     Formal guarantee
     ----------------
-    Adjacency: one user's whole row (arm set and reward) is replaced..  What all other users see is (epsilon, delta)-DP
+    Adjacency: one user's whole row (arm set and reward) is replaced.  What all other users see is (epsilon, delta)-DP
     in that row: every release is Gaussian, the ledger adds their mu^2, and each other user's arm is a function of
-    releases and of that user's own arm set (docs/theory.md, "Billboard")..  The stream of V and H / w_max has row bound
-    sqrt(2), whether a row changes in place, moves between V and H, or moves to another leaf..  The optimizers have
-    sensitivity 2 L, L = max |mu - r|; call k of theta_o and call k of theta_tau are one entry, since a row is in one
-    of their data sets, and one that moves between them costs half as much in each.
+    releases and of that user's own arm set (docs/theory.md#billboard).  The stream of V and H / w_max has row bound
+    sqrt(2), whether a row changes in place, moves between V and H, or moves to another leaf
+    (docs/theory.md#adaptivity-with-moved-rows).  Call k of theta_o and call k of theta_tau are one entry, since a row
+    is in the data of one of them: in `tuned` with sensitivity max(D, sqrt(2) L), D the diameter of the set of gradients
+    and L the longest one, in `theory` and `paper` with 2 L (docs/theory.md#two-optimizers-one-charge).
 
     Memory: O(d^2 log T) for the releases with `tree`, O(d^2) with `toeplitz`; the optimizer needs all rows, O(d T).
     """
@@ -221,7 +222,9 @@ class JointGLM(StreamedPolicy, RowPolicy):
         """What call ``call`` draws, and the one entry of both sides' calls."""
         release = optimizer.release(self.event_noise, f"optimizer call {call + 1}, theta_o or theta_tau")
         widened = self._pair_sensitivity - self._problem(0.0).sensitivity
-        return release, _for_both_sides(release.event, widened)
+        # The other side's call has the same steps (Newton), or as many as its own tick asks for (descent).
+        steps = self._constants.newton_steps or MAX_STEPS
+        return release, _for_both_sides(release.event, widened, steps * self.setting.dim)
 
     def planned_calls(self) -> tuple[PrivacyEvent, ...]:
         steps = max(1, self._constants.newton_steps)
@@ -296,13 +299,13 @@ class JointGLM(StreamedPolicy, RowPolicy):
         )
 
 
-def _for_both_sides(event: NoisySum, widened: float) -> NoisySum:
+def _for_both_sides(event: NoisySum, widened: float, other_draws: int) -> NoisySum:
     """The entry of call k of both optimizers.
 
-    Its sensitivity exceeds that of one call by ``widened``; what the event adds for rounding stays..  Exact noise
-    accounts for the draws of both calls.
+    Its sensitivity exceeds that of one call by ``widened``; what the event adds for rounding stays.  Exact noise
+    accounts for the draws of both calls, of which the other one has at most ``other_draws``.
     """
     sensitivity = event.sensitivity + widened
     if isinstance(event, DiscreteGaussianRelease):
-        return replace(event, draws=2 * event.draws, sensitivity=sensitivity)
+        return replace(event, draws=event.draws + other_draws, sensitivity=sensitivity)
     return replace(event, sensitivity=sensitivity)

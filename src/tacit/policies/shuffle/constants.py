@@ -65,7 +65,7 @@ def constants_for(profile: str, setting: Setting, mu: float, scale: float, batch
 
 
 def _tuned(setting: Setting, mu: float) -> ShuffleConstants:
-    """Chosen on simulated instances; what each is for is in docs/theory.md, "What `tuned` chooses"."""
+    """Chosen on simulated instances; what each is for is in docs/theory.md, "What `tuned` chooses in Algorithm 1"."""
     first, largest = _first_batch(setting, mu), None
     if setting.horizon is not None:
         first = min(first, math.ceil(0.2 * setting.horizon))

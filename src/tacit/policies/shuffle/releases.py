@@ -41,7 +41,8 @@ class RowBudget:
     level a is at most F(a) + tau, F(a) = Phi(mu + Phi^-1(a)).  For k rows, replaced one after the other, powers
     chain: F is concave with F(0) = 0, so that F(a + b) <= F(a) + F(b) and k rows have power at most F_k(a) + A_k,
     F_k the power of k mu (arXiv 1905.02383, Theorem 2.14), A_1 = tau, A_{j+1} = F(A_j) + tau.  The ledger holds
-    k mu within (epsilon, delta - reserve), and tau is chosen such that A_k <= reserve.
+    k mu within (epsilon, delta - reserve), and tau is chosen such that A_k <= reserve
+    (docs/theory.md#k-rows-across-cohorts).
     """
 
     epsilon: float

@@ -56,12 +56,12 @@ class StreamGLM(StreamedPolicy):
 
     Formal guarantee
     ----------------
-    Adjacency: one user's whole row (arm set and reward) is replaced..  The only release is a continual stream; a row
+    Adjacency: one user's whole row (arm set and reward) is replaced.  The only release is a continual stream; a row
     contributes v = (w x x', s y x) to one leaf, linearised at the theta that was public at the user's
-    decision..  Replaced in place, moved to another leaf or missing, it shifts the stream by at most
-    ``LinearisedRow.row_bound`` times the largest column norm of C..  The stream is mu-GDP with the whole budget (arXiv
-    2202.08312, Theorem 2.1), all estimates are post-processing, and joint DP follows by the billboard argument
-    (docs/theory.md#stream).
+    decision.  Replaced in place, moved to another leaf or missing, it shifts the stream by at most
+    ``LinearisedRow.row_bound`` times the largest column norm of C.  The stream is mu-GDP with the whole budget
+    (docs/theory.md#guarantee), all estimates are post-processing, and joint DP follows by the billboard argument
+    (docs/theory.md#billboard).
 
     Memory: O(d^2) whatever the horizon, O(d^2 log T) with `tree`; raw data are not kept.
     """

@@ -1,0 +1,165 @@
+"""A policy may be used from several threads (the full form of these tests: benchmarks/threads.py)."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.errors import AlreadyRewarded, TacitError
+from tacit.policies.one_life import OneLife
+from tacit.policies.registry import POLICIES, policy_class
+from tests.contracts.policies import PRIVATE, make, rounds
+
+every_policy = pytest.mark.parametrize("name", list(POLICIES))
+
+
+def _benchmark(name: str) -> Any:
+    """A script of benchmarks/, which is no package."""
+    path = Path(__file__).parents[2] / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look up the types of their fields
+    spec.loader.exec_module(module)
+    return module
+
+
+threads = _benchmark("threads")
+
+
+@pytest.fixture(autouse=True)
+def _switch_often() -> Iterator[None]:
+    """Threads change between any two bytecodes, so that what can go wrong does."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@every_policy
+def test_each_reward_counts_once_each_call_ticks_once_and_saved_states_are_whole(name: str) -> None:
+    assert threads.storm(name, threads=8, submissions=300) == []
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_the_same_with_noise(name: str) -> None:
+    assert threads.storm(name, threads=8, submissions=200, epsilon=4.0) == []
+
+
+def test_without_the_lock_the_same_threads_find_rows_and_ticks_miscounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests above can fail.  One try has found hundreds of faults each time; ten tries are patience, not luck."""
+    monkeypatch.setattr(OneLife, "__enter__", lambda self: None)
+    monkeypatch.setattr(OneLife, "__exit__", lambda self, *error: None)
+    faults: list[str] = []
+    for seed in range(10):
+        faults += threads.storm("stream-glm", threads=8, submissions=300, seed=seed, dim=40)
+        if any("sums of rows" in fault for fault in faults) and any("ticks" in fault for fault in faults):
+            return
+    pytest.fail(f"ten storms without a lock found only {faults}")
+
+
+@every_policy
+def test_four_threads_at_one_decision_leave_what_one_thread_leaves(name: str) -> None:
+    """The same rewards in the same order of decisions, each sent by four threads: the state is a serial run's."""
+    contexts, rewards = rounds(60)
+    serial, crowded = make(name, epsilon=_off(name)), make(name, epsilon=_off(name))
+    for arms, outcome in zip(contexts, rewards, strict=True):
+        one = serial.select(arms)
+        serial.update(one, float(outcome[one.arm]))
+        other = crowded.select(arms)
+        assert other == one
+        assert sorted(_sent_by_all(crowded, other, float(outcome[other.arm]))) == ["refused"] * 3 + ["taken"]
+    assert crowded.fingerprint() == serial.fingerprint()
+
+
+def _off(name: str) -> float | None:
+    return None if policy_class(name).guarantee == "none" else math.inf
+
+
+def _sent_by_all(policy: tacit.Policy, decision: tacit.Decision, reward: float) -> list[str]:
+    answers: list[str] = []
+    gate = threading.Barrier(4)
+
+    def send() -> None:
+        gate.wait()
+        try:
+            policy.update(decision, reward)
+            answers.append("taken")
+        except AlreadyRewarded:
+            answers.append("refused")
+
+    senders = [threading.Thread(target=send) for _ in range(4)]
+    for sender in senders:
+        sender.start()
+    for sender in senders:
+        sender.join()
+    return answers
+
+
+@pytest.mark.parametrize("name", ["stream-glm", "random"])
+def test_a_call_inside_a_call_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a signal handler would do it that saves: the state is then one in the middle of a call."""
+    policy, (contexts, _) = make(name), rounds(2)
+    decision = policy.select(contexts[0])
+    monkeypatch.setattr(policy, "_before_learning", lambda: policy.save(tmp_path / "state"))
+    before = policy.fingerprint()
+    with pytest.raises(TacitError, match="signal handler"):
+        policy.update(decision, 1.0)
+    monkeypatch.undo()
+    assert policy.fingerprint() == before
+    assert not (tmp_path / "state").exists()
+    policy.update(decision, 1.0)
+    policy.select(contexts[1])
+
+
+@every_policy
+def test_a_reward_that_is_interrupted_is_lost_and_not_counted_twice(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, (contexts, _) = make(name), rounds(2)
+    decision = policy.select(contexts[0])
+    learn = policy._learn
+
+    def interrupted(memo: Any, reward: float) -> None:
+        learn(memo, reward)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(policy, "_learn", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        policy.update(decision, 1.0)
+    monkeypatch.undo()
+    with pytest.raises(AlreadyRewarded):
+        policy.update(decision, 1.0)
+    policy.select(contexts[1])
+
+
+def test_reports_may_be_read_while_others_learn() -> None:
+    policy, (contexts, rewards) = make("shuffle-glm"), rounds(300)
+    stop, faults = threading.Event(), []
+
+    def read() -> None:
+        while not stop.is_set():
+            try:
+                assert policy.privacy.spent_epsilon <= 4.0 * (1.0 + 1e-9)
+                assert policy.decisions <= 300
+                policy.public_fingerprint()
+            except Exception as error:
+                faults.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for arms, outcome in zip(contexts, rewards, strict=True):
+        decision = policy.select(arms)
+        policy.update(decision, float(outcome[decision.arm]))
+    stop.set()
+    reader.join()
+    assert faults == []
+    assert np.all(np.isfinite(policy.state.theta))
