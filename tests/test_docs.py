@@ -35,6 +35,31 @@ def test_local_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{name_of(page)} links to {target}, which does not exist"
 
 
+def _anchors(page: Path) -> set[str]:
+    """Headings as the links to them are written: lower case, blanks as hyphens, other signs left out."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_to_headings_find_them(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text()):
+        if not target.startswith("http"):
+            place = page.parent / target if target else page
+            assert anchor in _anchors(place), f"{name_of(page)} links to {target}#{anchor}, which does not exist"
+
+
+def test_docstrings_point_to_headings_of_the_theory() -> None:
+    known = _anchors(ROOT / "docs" / "theory.md")
+    pointers = [
+        (path, anchor)
+        for path in (ROOT / "src").rglob("*.py")
+        for anchor in re.findall(r"docs/theory\.md#([\w-]+)", path.read_text(encoding="utf-8"))
+    ]
+    assert len(pointers) > 10
+    assert [f"{name_of(path)}: #{anchor}" for path, anchor in pointers if anchor not in known] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_code_paths_in_the_text_exist(page: Path) -> None:
     for path in re.findall(r"`((?:src|tests|docs|benchmarks)/[\w./-]+)`", page.read_text()):

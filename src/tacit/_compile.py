@@ -73,7 +73,7 @@ class _OwnStates(FunctionCache):
         """Keep the machine code for this signature, unless it is about a foreign state."""
         kinds = [getattr(argument, "instance_class", None) for argument in data.signature.args]
         if all(kind is None or kind.__module__.startswith("tacit.") for kind in kinds):
-            super().save_overload(sig, data)
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
 
 
 def _compile(function: Function, fingerprint: Callable[[], str], *, generic: bool = False) -> Function:
@@ -83,7 +83,7 @@ def _compile(function: Function, fingerprint: Callable[[], str], *, generic: boo
     try:
         compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
         if generic:
-            compiled._cache = _OwnStates(compiled.py_func)
+            compiled._cache = _OwnStates(compiled.py_func)  # type: ignore[no-untyped-call]
     finally:
         _numba_config.CACHE_DIR = previous
     return cast(Function, compiled)

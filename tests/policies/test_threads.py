@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import tacit
+from tacit.audit.faults import NoLock
 from tacit.errors import AlreadyRewarded, TacitError
-from tacit.policies.one_life import OneLife
+from tacit.policies import one_life
 from tacit.policies.registry import POLICIES, policy_class
 from tests.contracts.policies import PRIVATE, make, rounds
 
@@ -58,8 +59,7 @@ def test_the_same_with_noise(name: str) -> None:
 
 def test_without_the_lock_the_same_threads_find_rows_and_ticks_miscounted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above can fail.  One try has found hundreds of faults each time; ten tries are patience, not luck."""
-    monkeypatch.setattr(OneLife, "__enter__", lambda self: None)
-    monkeypatch.setattr(OneLife, "__exit__", lambda self, *error: None)
+    monkeypatch.setattr(one_life, "make_lock", NoLock)
     faults: list[str] = []
     for seed in range(10):
         faults += threads.storm("stream-glm", threads=8, submissions=300, seed=seed, dim=40)
@@ -109,17 +109,24 @@ def _sent_by_all(policy: tacit.Policy, decision: tacit.Decision, reward: float) 
 @pytest.mark.parametrize("name", ["stream-glm", "random"])
 def test_a_call_inside_a_call_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a signal handler would do it that saves: the state is then one in the middle of a call."""
-    policy, (contexts, _) = make(name), rounds(2)
+    policy, twin, (contexts, _) = make(name), make(name), rounds(2)
     decision = policy.select(contexts[0])
-    monkeypatch.setattr(policy, "_before_learning", lambda: policy.save(tmp_path / "state"))
-    before = policy.fingerprint()
-    with pytest.raises(TacitError, match="signal handler"):
-        policy.update(decision, 1.0)
-    monkeypatch.undo()
-    assert policy.fingerprint() == before
-    assert not (tmp_path / "state").exists()
+    learn, refused = policy._learn, list[str]()
+
+    def interrupted(memo: Any, reward: float) -> None:
+        for call in (lambda: policy.save(tmp_path / "state"), lambda: policy.select(contexts[1])):
+            with pytest.raises(TacitError, match="signal handler") as error:
+                call()
+            refused.append(str(error.value))
+        learn(memo, reward)
+
+    monkeypatch.setattr(policy, "_learn", interrupted)
     policy.update(decision, 1.0)
-    policy.select(contexts[1])
+    monkeypatch.undo()
+    assert len(refused) == 2
+    assert not (tmp_path / "state").exists()
+    twin.update(twin.select(contexts[0]), 1.0)
+    assert policy.fingerprint() == twin.fingerprint()
 
 
 @every_policy

@@ -126,10 +126,10 @@ def test_a_row_that_moves_is_charged_in_both_cohorts() -> None:
     )
 )
 def test_worst_case_is_the_maximum_over_placements(costs: list[tuple[str | None, float, float]]) -> None:
-    """Brute force: the row stays in one cohort, or moves between two that hold events."""
+    """Brute force: the row stays in one cohort or is missing there, or moves between two that hold events."""
     present = sorted({cohort for cohort, _, _ in costs if cohort is not None})
-    common = sum(stay for cohort, stay, _ in costs if cohort is None)
-    places = [sum(s for c, s, _ in costs if c == a) for a in present]
+    common = sum(max(stay, move) for cohort, stay, move in costs if cohort is None)
+    places = [sum(max(s, m) for c, s, m in costs if c == a) for a in present]
     places += [sum(m for c, _, m in costs if c in (a, b)) for a in present for b in present if a < b]
     assert worst_case(costs) == pytest.approx(common + max(places, default=0.0))
 

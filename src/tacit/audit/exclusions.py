@@ -84,7 +84,8 @@ def _tick(policy: Policy, row: _Row) -> dict[str, bytes]:
 
 def _report(policy: Policy, row: _Row) -> dict[str, bytes]:
     """The user decides and reports; that user's own arm is nobody else's to see."""
-    policy._learn(policy._decide(row.arms[np.newaxis])[1][0], row.reward)
+    learn = policy._learn if policy.publisher is DIRECT else policy._learn_published
+    learn(policy._decide(row.arms[np.newaxis])[1][0], row.reward)
     return {}
 
 

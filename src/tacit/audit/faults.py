@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,12 +17,11 @@ import numpy as np
 from tacit.errors import CannotMark
 from tacit.estimation import plan, sensitivity
 from tacit.estimation.newton import NoisyNewton
-from tacit.policies import admission, base, persistence, steps, streamed
+from tacit.policies import admission, base, one_life, persistence, steps, streamed
 from tacit.policies.baselines.joint_linucb import JointLinUcb
 from tacit.policies.baselines.shuffle_linucb import RELEASE, ShuffleLinUcb
 from tacit.policies.joint import JointGLM
 from tacit.policies.joint import policy as joint_policy
-from tacit.policies.one_life import OneLife
 from tacit.policies.publisher import Publisher
 from tacit.privacy import continual, noise
 from tacit.privacy.ledger import Ledger
@@ -183,8 +183,18 @@ def recovers_the_noise() -> tuple[Change, ...]:
     return ((base.Policy, "_recover", recover),)
 
 
+class NoLock(AbstractContextManager[None]):
+    """Lets everybody in."""
+
+    def __exit__(self, *error: object) -> None:
+        """Nobody waits."""
+
+    def _is_owned(self) -> bool:
+        return False
+
+
 def unlocked() -> tuple[Change, ...]:
-    return (OneLife, "__enter__", lambda self: None), (OneLife, "__exit__", lambda self, *error: None)
+    return ((one_life, "make_lock", NoLock),)
 
 
 def mark_given_up() -> tuple[Change, ...]:
@@ -203,9 +213,9 @@ def rewards_unclaimed() -> tuple[Change, ...]:
     original = base.Policy.update
 
     def update(self: Any, decision: Any, reward: float) -> None:
-        claim, self._life._claim = self._life._claim, None
+        claim, self._life.claim = self._life.claim, None
         original(self, decision, reward)
-        self._life._claim = claim
+        self._life.claim = claim
 
     return ((base.Policy, "update", update),)
 

@@ -101,7 +101,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "a reward counted twice",
         "replay of stream-glm",
         "a second reward",
-        lambda: ((Pending, "discard", lambda self, identity: None),),
+        lambda: ((Pending, "take", lambda self, decision: self.memo(self.find(decision))),),
     ),
     Mutant(
         "private-refresh",

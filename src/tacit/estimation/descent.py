@@ -14,7 +14,6 @@ from tacit.glm.rows import Rows
 from tacit.privacy.noise import NoiseSource
 from tacit.typing import FloatArray
 
-
 MAX_STEPS = 500
 """Most noisy gradients of one call."""
 

@@ -6,8 +6,11 @@ nobody learns from an error whether somebody else's arms were valid.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import cache
+from typing import Any, cast
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -21,27 +24,30 @@ _NORM_TOLERANCE = 1e-6
 """Room for arms normalised in single precision; `remember_arm` scales what is learned from into the unit ball."""
 
 
+_LARGEST_SQUARE = (1.0 + _NORM_TOLERANCE) ** 2
+
+
 @kernel
-def largest_squares(contexts: FloatArray, out: FloatArray) -> bool:
-    """Largest squared norm of each user's arms, not finite where an entry is not; whether all of them are admitted."""
-    fine = True
-    bound = (1.0 + _NORM_TOLERANCE) * (1.0 + _NORM_TOLERANCE)
-    for user in range(contexts.shape[0]):
-        out[user] = 0.0
+def first_refused(contexts: FloatArray, start: int) -> int:
+    """The first user from ``start`` on who has an arm that is not finite or too long; the number of users if none."""
+    for user in range(start, contexts.shape[0]):
         for k in range(contexts.shape[1]):
-            square = dot(contexts[user, k], contexts[user, k])
-            if not square <= out[user]:  # also when it is NaN, which then stays
-                out[user] = square
-            if not np.isfinite(square):
-                break
-        fine = fine and out[user] <= bound
-    return fine
+            if not dot(contexts[user, k], contexts[user, k]) <= _LARGEST_SQUARE:  # also when it is NaN
+                return user
+    return int(contexts.shape[0])
+
+
+@cache
+def _bound_check() -> Callable[[FloatArray, int], int]:
+    """`first_refused` as machine code, without the look at types that every call of a kernel takes."""
+    check: Any = first_refused
+    return cast(Callable[[FloatArray, int], int], check.compile((numba.float64[:, :, ::1], numba.int64)))
 
 
 def admit_contexts(contexts: npt.ArrayLike, setting: Setting) -> FloatArray:
     """The arms of one user, shape (K, d), as kernels take them: shape (1, K, d)."""
     block = _block(contexts, setting.dim, 2)
-    if not largest_squares(block, np.empty(1)):
+    if _bound_check()(block, 0) == 0:
         raise _refusal(block[0])
     return block
 
@@ -65,6 +71,8 @@ def admit_users(contexts: npt.ArrayLike, setting: Setting) -> tuple[FloatArray, 
 
 def admit_reward(reward: float, setting: Setting) -> float:
     """One reward in [0, R]; a link of unbounded counts has those above R cut."""
+    if type(reward) is float and 0.0 <= reward <= setting.reward_bound:
+        return reward
     try:
         value = float(reward)
     except (TypeError, ValueError) as error:
@@ -107,11 +115,11 @@ def _block(contexts: npt.ArrayLike, dim: int, axes: int) -> FloatArray:
 
 
 def _refused(block: FloatArray) -> list[int]:
-    squares = np.empty(block.shape[0])
-    if largest_squares(block, squares):
-        return []
-    bound = (1.0 + _NORM_TOLERANCE) ** 2
-    return [int(user) for user in np.flatnonzero(~(squares <= bound))]
+    found, user = list[int](), first_refused(block, 0)
+    while user < block.shape[0]:
+        found.append(user)
+        user = first_refused(block, user + 1)
+    return found
 
 
 def _refusal(arms: FloatArray, where: str = "") -> InvalidInput:

@@ -159,16 +159,20 @@ class Policy(ABC):
         """Do what ``advance`` asked for with ``flag``."""
         raise NotImplementedError(f"{self.name} raised the unexpected event {flag}")
 
-    def _before_learning(self) -> None:  # noqa: B027 - most policies need nothing
-        """Make ready for one more reward."""
-
     def _close(self, noise: FloatArray) -> bool:
         """Close a tick outside of compiled code, for a publisher that wants to see it; True without a release."""
         return True
 
     def _learn(self, memo: FloatArray, reward: float) -> None:
         """Take in one admitted reward."""
-        self._steps().learn(self.state, memo, reward)
+        bound = self._bound
+        if bound is None or bound.state is not self.state:
+            bound = self._steps()
+        bound.learn(self.state, memo, reward)
+
+    def _learn_published(self, memo: FloatArray, reward: float) -> None:
+        """The same where a publisher wants to see it: only of interest where a reward is released as it comes."""
+        self._learn(memo, reward)
 
     def _drop_raw(self) -> None:  # noqa: B027 - a state may hold nothing secret
         """Empty every secret field of the state, and open what is to be released from now on as a new cohort."""
@@ -181,8 +185,10 @@ class Policy(ABC):
 
     def select(self, contexts: npt.ArrayLike) -> Decision:
         """Choose an arm for one user, whose arms are the rows of ``contexts``, shape (K, d)."""
-        block = admit_contexts(contexts, self.setting)
-        with self._life:
+        block, lock = admit_contexts(contexts, self.setting), self._life.lock
+        if lock._is_owned():
+            raise self._life.reentered()
+        with lock:
             arms, memos = self._decide(block)
             return Decision(arms.item(0), self._pending.add(memos[0]))
 
@@ -208,7 +214,8 @@ class Policy(ABC):
 
     def _decide(self, contexts: FloatArray) -> tuple[IntArray, FloatArray]:
         """One tick, then an arm and a memo for each user, in one compiled call."""
-        self._life.go_on()
+        if self._life.claim is not None:
+            self._life.go_on()
         self._before_ticks()
         users = contexts.shape[0]
         memos, arms = np.empty((users, self._pending.memo_size)), np.empty(users, dtype=np.int64)
@@ -228,14 +235,18 @@ class Policy(ABC):
 
     def update(self, decision: Decision | int, reward: float) -> None:
         """Report the reward of a decision: later, in any order, at most once."""
-        with self._life:
-            identity = self._pending.find(decision)
-            value = admit_reward(reward, self.setting)
-            self._life.go_on()
-            self._before_learning()
-            memo = self._pending.memo(identity)
-            self._pending.discard(identity)  # first: whatever interrupts the next line, a reward never counts twice
-            self._learn(memo, value)
+        value, lock = admit_reward(reward, self.setting), self._life.lock
+        if lock._is_owned():
+            raise self._life.reentered()
+        with lock:
+            if self._life.claim is not None:
+                self._pending.find(decision)  # a call that is refused does not count as going on
+                self._life.go_on()
+            memo = self._pending.take(decision)  # first: whatever interrupts the rest, a reward never counts twice
+            if self.publisher is DIRECT:
+                self._learn(memo, value)
+            else:
+                self._learn_published(memo, value)
 
     def play(self, contexts: npt.ArrayLike, rewards: npt.ArrayLike) -> IntArray:
         """Play whole rounds at once and return the arms: the compiled loop behind the simulator.

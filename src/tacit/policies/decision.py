@@ -85,13 +85,18 @@ class Pending:
         lost = "; rewards of decisions from before the recovery are lost" if self._first_id else ""
         return f"decision id {identity} is unknown: {known}{lost}"
 
+    def take(self, decision: Decision | int) -> FloatArray:
+        """What was remembered of a decision, which is then done with; an error names what is wrong otherwise."""
+        identity = decision.id if type(decision) is Decision else decision
+        if type(identity) is int:  # the common case, on the path of every reward
+            memo = self._memos.pop(identity, None)
+            if memo is not None:
+                return memo
+        return self._memos.pop(self.find(decision))
+
     def memo(self, identity: int) -> FloatArray:
         """What was remembered of decision ``identity``."""
         return self._memos[identity]
-
-    def discard(self, identity: int) -> None:
-        """The reward of decision ``identity`` has been taken in."""
-        del self._memos[identity]
 
     def recover(self) -> None:
         """Forget all waiting decisions, and number further ones as no earlier life of this state can have."""

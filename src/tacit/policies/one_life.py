@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import threading
-from types import TracebackType
+from collections.abc import Callable
+from typing import Any
 from weakref import WeakSet
 
 from tacit.errors import CannotCopy, TacitError
@@ -19,55 +20,73 @@ _INSTEAD = (
     "noise drawn twice for one release is a privacy loss. To move the policy, save it and load the file in one place; "
     "to serve from several processes, let one of them own the policy and ask it"
 )
+_REENTERED = (
+    "this thread is inside another call of the policy, whose state is between two steps: a signal handler or callback "
+    "must not use it. Let it set a flag, and look at that after the call"
+)
+make_lock: Callable[[], Any] = threading.RLock
+"""One that knows whether this thread holds it; where a plain one would wait for ever, a call is refused."""
 _LIVES: WeakSet[OneLife] = WeakSet()
 """Every life of this process, for the children that it forks."""
 
 
+class _Ended:
+    """The lock of a private policy in a process that was forked from its own."""
+
+    def __init__(self, process: int) -> None:
+        self._process = process
+
+    def _is_owned(self) -> bool:
+        return False
+
+    def __enter__(self) -> None:
+        raise CannotCopy(f"this policy belongs to process {self._process}, of which this one is a fork: {_INSTEAD}")
+
+    def __exit__(self, *error: object) -> None:
+        """Never reached."""
+
+
 class OneLife:
-    """The lock, process and claim of one policy; a context manager around every call that touches its state."""
+    """The lock, process and claim of one policy.
+
+    Every call that touches the state is made inside ``with life``, or, where nanoseconds count, by its two parts:
+    ``if life.lock._is_owned(): raise life.reentered()`` and ``with life.lock``.  In a forked child the lock of a
+    private policy is one that cannot be taken, so that looking for forks costs nothing where there are none.
+    """
 
     def __init__(self, *, private: bool) -> None:
         self._private = private
         self._process = os.getpid()
-        self._forked = False
-        self._lock = threading.RLock()
-        self._entered = False
-        self._claim: Claim | None = None
+        self.lock: Any = make_lock()
+        self.claim: Claim | None = None
+        """Of the file of the last save, as long as nobody went on from it."""
         _LIVES.add(self)
 
     def __enter__(self) -> None:
-        # Before the lock: a child that was forked while another thread held it would wait for ever.
-        if self._private and (self._forked or self._process != os.getpid()):
-            raise CannotCopy(f"this policy belongs to process {self._process}, of which this one is a fork: {_INSTEAD}")
-        self._lock.acquire()
-        if self._entered:  # a lock that one thread may take twice: a plain one would wait for ever here
-            self._lock.release()
-            raise TacitError(
-                "this thread is inside another call of the policy, whose state is between two steps: a signal handler "
-                "or callback must not use it. Let it set a flag, and look at that after the call"
-            )
-        self._entered = True
+        if self.lock._is_owned():
+            raise self.reentered()
+        self.lock.__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._entered = False
-        self._lock.release()
+    def __exit__(self, *error: object) -> None:
+        self.lock.__exit__(*error)
+
+    def reentered(self) -> TacitError:
+        """What a call inside another call of the same thread is told."""
+        return TacitError(_REENTERED)
 
     def begin_child(self) -> None:
         """In a forked child: a private life ended there; any other gets a lock that nobody holds."""
-        self._forked = True
-        self._lock, self._entered = threading.RLock(), False
+        self.lock = _Ended(self._process) if self._private else make_lock()
 
     def go_on(self) -> None:
         """Learn or draw: takes the right to go on from the file of the last save, or raises when it is taken."""
-        if self._claim is not None:
-            self._claim.take()
-            self._claim = None
+        if self.claim is not None:
+            self.claim.take()
+            self.claim = None
 
     def saved(self, claim: Claim) -> None:
         """The state was written to a file, which may be resumed in its place from now on."""
-        self._claim = claim if self._private else None
+        self.claim = claim if self._private else None
 
     def refuse_copies(self, how: str) -> None:
         """Raise, unless there is nothing private to protect."""
@@ -80,5 +99,5 @@ def _begin_child() -> None:
         life.begin_child()
 
 
-if hasattr(os, "register_at_fork"):  # process ids alone may repeat: in another namespace, or after the parent's end
+if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_child)

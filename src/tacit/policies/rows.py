@@ -76,9 +76,11 @@ class RowPolicy(Policy):
         if flag & ~GROW:
             super()._on_event(flag & ~GROW)
 
-    def _before_learning(self) -> None:
-        if grow_flag(self.state.rows):
+    def _learn(self, memo: FloatArray, reward: float) -> None:
+        rows: RowBuffer = self.state.rows
+        if rows.count.item(0) >= rows.rewards.shape[0]:
             self._on_event(GROW)
+        super()._learn(memo, reward)
 
     def _drop_raw(self) -> None:
         super()._drop_raw()

@@ -3,8 +3,9 @@
 A continual release publishes ``C x + noise``; whoever reads it multiplies by ``B`` and has every prefix sum
 ``A x`` with noise ``B z``.  Two numbers describe a factorization: the largest column norm of ``C``, which is
 the l2 sensitivity per unit of row bound (Denisov et al., arXiv 2202.08312, Theorem 2.1; for adaptive inputs and
-rows that move docs/theory.md#adaptivity-with-moved-rows), and the row norms of ``B``, which are the standard deviations of the prefixes per unit of noise.
-Their product, times 1/mu, is the standard deviation of a prefix at mu-GDP.
+rows that move docs/theory.md#adaptivity-with-moved-rows), and the row norms of ``B``, which are the standard
+deviations of the prefixes per unit of noise.  Their product, times 1/mu, is the standard deviation of a prefix at
+mu-GDP.
 
 All entries of ``C`` are nonnegative in both factorizations.  Moving a contribution to another leaf then
 costs no more than replacing it in place, which is what covers late rewards (docs/theory.md, "The clock").

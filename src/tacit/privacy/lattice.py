@@ -1,9 +1,9 @@
 """What it costs that discrete Gaussian noise is not exactly Gaussian: almost nothing, and provably so.
 
-Lemma (docs/theory.md#lattice-lemma, with its proof). Fix two neighbouring worlds, and call a draw touched if the integers
-that it is added to differ between them. Let at most N draws be touched, draw i with parameter s_i >= 4 steps, and let
-eta be the sum of 12 / s_i^2 over them. If the same releases with continuous Gaussian noise, rounded, are (epsilon,
-delta)-DP, the real ones are
+Lemma (docs/theory.md#lattice-lemma, with its proof). Fix two neighbouring worlds, and call a draw touched if the
+integers that it is added to differ between them. Let at most N draws be touched, draw i with parameter s_i >= 4
+steps, and let eta be the sum of 12 / s_i^2 over them. If the same releases with continuous Gaussian noise, rounded,
+are (epsilon, delta)-DP, the real ones are
 
     (epsilon + 2 eta,  e^eta delta + (1 + e^(epsilon + eta)) 2 N e^-126)-DP.
 

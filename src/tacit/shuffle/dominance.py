@@ -30,8 +30,8 @@ triangle inequality). Randomised rounding is part of P_x and costs no more than 
 rounding, ||shift|| <= ||a|| + sqrt(#coordinates), is what it replaces. Mass outside the window is charged
 to delta, once per coordinate.
 
-The same, complete, is in docs/theory.md#domination-theorem, where also stands why the tail is charged to delta without a factor
-e^epsilon.
+The same, complete, is in docs/theory.md#domination-theorem, with the reason why the tail is charged to delta without
+a factor e^epsilon.
 """
 
 from __future__ import annotations

@@ -30,7 +30,6 @@ from tacit.linalg.solve import dot
 from tacit.linalg.vectors import copy_into
 from tacit.policies.arms import remember_arm
 from tacit.policies.base import Policy
-from tacit.policies.publisher import DIRECT
 from tacit.policies.steps import register_steps
 from tacit.privacy.report import Model
 from tacit.typing import FloatArray, IntArray, Secret
@@ -160,10 +159,7 @@ class LocalGLM(Policy):
     def _close(self, noise: FloatArray) -> bool:
         return _close(self.state, noise)
 
-    def _learn(self, memo: FloatArray, reward: float) -> None:
-        if self.publisher is DIRECT:
-            super()._learn(memo, reward)
-            return
+    def _learn_published(self, memo: FloatArray, reward: float) -> None:
         gradient, dim = np.empty(self.setting.dim), self.setting.dim
         device_gradient(self.state, memo, reward, gradient)
         take_report(self.state, self.publisher.vector("report", gradient, memo[dim:], self.noise_scale))

@@ -195,11 +195,11 @@ class JointGLM(StreamedPolicy, RowPolicy):
         call = int(state.calls[side])
         if call >= self._constants.max_calls:
             return
-        state.calls[side] += 1
         optimizer, public = self._optimizer(side, self._call_mu(call))
         release, event = self._call_release(call, optimizer)
         if call >= int(state.calls[1 - side]) and self.ledger is not None:
             self.ledger.charge(event)
+        state.calls[side] += 1  # after the charge: the other side's call of this number relies on it
         draws = self.event_noise.gaussian(release.noise_sd, (optimizer.steps, self.setting.dim))
         rows = Rows(
             state.rows.features,
@@ -247,7 +247,7 @@ class JointGLM(StreamedPolicy, RowPolicy):
         information = values**2 / (values + noise_sd**2)
         state.spread[side] = (basis / (information + prior)) @ basis.T
         ridge = prior * (1.0 + noise_sd**2 / float(np.mean(values)))
-        start = state.theta[side] if state.calls[side] > 1 else center
+        start = state.theta[side] if state.calls[side] > 0 else center
         view = PublicView(start=start.copy(), precision=curvature, center=center)
         return NoisyNewton(self._problem(ridge), mu, steps=self._constants.newton_steps), view
 
