@@ -60,6 +60,17 @@ def test_docstrings_point_to_headings_of_the_theory() -> None:
     assert [f"{name_of(path)}: #{anchor}" for path, anchor in pointers if anchor not in known] == []
 
 
+def test_every_formal_guarantee_points_to_its_proof() -> None:
+    docstring = re.compile(r'"""(?:(?!""").)*?Formal guarantee(?:(?!""").)*?"""', re.DOTALL)
+    found = [
+        (path, text)
+        for path in (ROOT / "src").rglob("*.py")
+        for text in docstring.findall(path.read_text(encoding="utf-8"))
+    ]
+    assert len(found) > 20
+    assert [name_of(path) for path, text in found if "docs/theory.md#" not in text] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_code_paths_in_the_text_exist(page: Path) -> None:
     for path in re.findall(r"`((?:src|tests|docs|benchmarks)/[\w./-]+)`", page.read_text()):

@@ -170,9 +170,9 @@ def protocol_epsilon(
     Formal guarantee
     ----------------
     Adjacency: one user's contribution, in steps of the grid, is ``first`` or ``second``.  The attacker sees the
-    released sum of ``users`` honest reports.  With ``upper``, the sum is (result, ``delta``)-DP for this pair of
-    contributions; nothing is said about other pairs.  Otherwise, an attacker who also knows what the other users'
-    values were rounded to refutes every epsilon below the result.
+    released sum of ``users`` honest reports (its law: docs/theory.md#domination-theorem).  With ``upper``, the sum is
+    (result, ``delta``)-DP for this pair of contributions; nothing is said about other pairs.  Otherwise, an attacker
+    who also knows what the other users' values were rounded to refutes every epsilon below the result.
     """
     pairs = protocol_pairs(protocol, users, first, second)
     return loss_epsilon(pairs, delta) if upper else loss_epsilon_below(pairs, delta)

@@ -38,8 +38,8 @@ class NoisyGradientDescent:
     Adjacency: one row (features and reward) replaced, by any numbers.  The gradient sums have l2 sensitivity
     2L (or ``problem.sensitivity``, if sharp) and receive N(0, (2L)^2 steps / mu^2 I) each: mu-GDP, or
     rho-zCDP with rho = mu^2 / 2, for the call, which is the lemma's sigma^2 = 2 L^2 T / (n^2 rho) for
-    gradients divided by n.  Steps, step size and
-    divisor are functions of public numbers only.
+    gradients divided by n.  Steps, step size and divisor are functions of public numbers only
+    (docs/theory.md#two-optimizers-one-charge).
     """
 
     problem: Problem

@@ -59,8 +59,8 @@ def clipped_gradient_sum(
     ----------------
     Adjacency: one row replaced, by any numbers, NaN and infinities included.  l2 sensitivity
     ``2 * residual_bound``; ``residual_bound`` for a row that enters or leaves the selection; and, for theta
-    in the S-ball, what ``tacit.estimation.sensitivity`` derives, plus the grid.  Every row is
-    worked through, selected or not, so that neither running time nor memory access shows the mask.
+    in the S-ball, what ``tacit.estimation.sensitivity`` derives (docs/theory.md#gradient-diameter), plus the
+    grid.  Every row is worked through, selected or not, so that neither running time nor memory access shows the mask.
     """
     dim = theta.shape[0]
     total = np.zeros(dim, dtype=np.int64)

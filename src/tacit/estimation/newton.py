@@ -59,7 +59,8 @@ class NoisyNewton:
     Adjacency: one row (features and reward) replaced, by any numbers.  The gradient sums have l2 sensitivity
     D = ``problem.sensitivity`` (``clipped_gradient_sum``) wherever in the ball they are asked for, and
     receive N(0, D^2 steps / mu^2 I) each: the call is mu-GDP (``plan_release``).  Start, preconditioner,
-    ridge center and ellipsoid must be public; the number of steps is a constant.
+    ridge center and ellipsoid must be public; the number of steps is a constant
+    (docs/theory.md#two-optimizers-one-charge).
     """
 
     problem: Problem

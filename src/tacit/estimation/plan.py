@@ -154,7 +154,8 @@ def plan_release(problem: Problem, mu: float, steps: int, noise: NoiseSource, na
     Adjacency: one row replaced.  Each release has sensitivity D and standard deviation D sqrt(steps) / mu,
     hence is (mu / sqrt(steps))-GDP; adaptive composition adds squares (arXiv 1905.02383, Corollary 3.3).  A
     row that only enters or leaves the selected rows costs less.  Cutting to the grid shortens each gradient,
-    which twice the bound covers as it is; the diameter needs room for both rows' cuts.
+    which twice the bound covers as it is; the diameter needs room for both rows' cuts
+    (docs/theory.md#gradient-diameter).
     """
     grid = gradient_grid(problem.residual_bound, noise.grid)
     cuts = 2.0 * math.sqrt(problem.dim) * grid if problem.sharp else 0.0

@@ -16,8 +16,7 @@ class Budget:
 
     Formal guarantee. Adjacency is replacement of a user's rows, at most ``rounds_per_user`` of them. A
     mechanism that is ``mu``-GDP for one replaced row keeps the budget for the whole user: k rows cost k
-    times the parameter (Dong, Roth and Su, arXiv 1905.02383, Theorem 2.14). ``epsilon=inf`` switches
-    privacy off.
+    times the parameter (docs/theory.md#several-rows-of-one-user). ``epsilon=inf`` switches privacy off.
     """
 
     epsilon: float

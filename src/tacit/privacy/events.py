@@ -97,7 +97,7 @@ class DiscreteGaussianRelease(_NoisySum):
     Formal guarantee. Adjacency: one row replaced. With parameter s and l2 sensitivity D, both in the same
     unit, the release is D^2/(2 s^2)-zCDP (Canonne, Kamath and Steinke, arXiv 2004.00010, Theorem 14). It is
     **not** exactly (D/s)-GDP, but differs from a (D/s)-GDP mechanism by a likelihood ratio of e^``slack``
-    and a tail of e^-125 per draw (``tacit.privacy.lattice``); the ledger charges D/s and holds the slack
+    and a tail of e^-125 per draw (docs/theory.md#lattice-lemma); the ledger charges D/s and holds the slack
     within a reserve.
     """
 
@@ -125,7 +125,8 @@ class RenyiRelease:
     the Renyi divergence of order ``orders[j]`` in both directions, on events that hold with probability at
     least 1 - ``tail_delta`` (Bun and Steinke, arXiv 1605.02065, Definition 8.1); ``tail_delta`` is added to
     the privacy delta. Stating ``moving_sensitivity`` below ``sensitivity``, or ``reach`` above it, claims
-    more: that for every shift s <= ``reach`` the divergence is at most divergences * (s / sensitivity)^2.
+    more: that for every shift s <= ``reach`` the divergence is at most divergences * (s / sensitivity)^2
+    (docs/theory.md#domination-theorem, docs/theory.md#k-rows-across-cohorts).
 
     Between two stated orders the ledger interpolates (alpha - 1) * divergence linearly, an upper bound
     since that function is convex (van Erven and Harremoes, arXiv 1206.2459, Corollary 2); below the first

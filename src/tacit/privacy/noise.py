@@ -121,8 +121,8 @@ class FastNoise(_Continuous):
     """Noise of a seeded NumPy generator: reproducible, for simulation and tests.
 
     Formal guarantee. Gaussian DP in real arithmetic, against an adversary who knows neither seed nor state.
-    Its generator is not cryptographic and its floating-point support can leak (Mironov 2012): serve people
-    with ``SecureNoise`` or ``ExactNoise``.
+    Its generator is not cryptographic and its floating-point support can leak (Mironov 2012;
+    docs/theory.md#noise): serve people with ``SecureNoise`` or ``ExactNoise``.
     """
 
     name: Final = "fast"
@@ -148,8 +148,8 @@ class SecureNoise(_Continuous):
 
     Formal guarantee. Gaussian DP in real arithmetic, if the operating system's generator is secure. Values
     are those of the inverse distribution function at one of 2^64 equally likely points (magnitude from 63
-    bits, so tails reach 9.2 standard deviations; a sign bit). The release is still floating point: use
-    ``ExactNoise`` where its low-order bits could be observed.
+    bits, so tails reach 9.2 standard deviations; a sign bit). The release is still floating point
+    (docs/theory.md#noise): use ``ExactNoise`` where its low-order bits could be observed.
 
     Each call reads what it needs and keeps nothing, so a forked process cannot repeat its parent's noise.
     """
@@ -178,9 +178,9 @@ class ExactNoise:
     Formal guarantee. Adjacency: one row replaced. Contributions rounded by ``quantize`` and noise are
     integer multiples of ``grid``, a power of two. Integers below 2^53 and their sums are exact in float64,
     whatever the order of summation, so the released float is exactly grid * (integer sum + integer noise):
-    no low-order bits, no rounding, no order-dependent sensitivity. ``event`` gives a
+    no low-order bits, no rounding, no order-dependent sensitivity (docs/theory.md#exact-noise). ``event`` gives a
     ``DiscreteGaussianRelease``, which is charged like a continuous Gaussian; that it is not exactly one is
-    paid from a reserve of 1e-4 of the budget (``tacit.privacy.lattice``), which ``mu_budget`` leaves out.
+    paid from a reserve of 1e-4 of the budget (docs/theory.md#lattice-lemma), which ``mu_budget`` leaves out.
 
     The sum must be of quantized contributions with **integer** coefficients (plain sums, nodes of a binary
     tree). A factorization with real coefficients leaves the grid and must not be used with this source.

@@ -6,7 +6,8 @@ most tau, the mechanism is (epsilon, delta)-DP for
     epsilon = tau + log(1 - 1/alpha) - (log delta + log alpha) / (alpha - 1)
 
 (Canonne, Kamath and Steinke, arXiv 2004.00010, Proposition 12; the same as Balle et al., arXiv 1905.09982,
-Theorem 21). It holds for each order, hence for the best one of any set that was fixed in advance.
+Theorem 21). It holds for each order, hence for the best one of any set that was fixed in advance
+(docs/theory.md#renyi-accounting).
 """
 
 from __future__ import annotations

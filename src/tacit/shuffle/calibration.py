@@ -48,7 +48,7 @@ def calibrate(
     at most ``max_bits`` per coordinate does, the one of at most ``max_bits`` with the least noise.
 
     Formal guarantee: that of ``guarantee(protocol, TAIL_SHARE * delta)``, which is (epsilon, delta)-DP
-    for one user's row replaced, with sensitivity ``domain.sensitivity``.
+    for one user's row replaced, with sensitivity ``domain.sensitivity`` (docs/theory.md#domination-theorem).
     """
     positive("epsilon", epsilon)
     tail = TAIL_SHARE * probability("delta", delta)

@@ -39,7 +39,7 @@ class Guarantee:
     ``dominance``).  It follows that the release is (epsilon_from(mu, delta - tail_delta), delta)-DP, that
     parameters compose as ``sqrt(sum mu^2)`` and tails as sums, also when a round is chosen from earlier
     ones, and that its Renyi divergences are at most ``alpha mu^2 / 2``, in the approximate sense of Bun
-    and Steinke (arXiv 1605.02065, Definition 8.1).
+    and Steinke (arXiv 1605.02065, Definition 8.1).  Proof: docs/theory.md#domination-theorem.
     """
 
     mu: float

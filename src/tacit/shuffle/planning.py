@@ -75,8 +75,8 @@ class BatchPlan:
     ----------------
     Adjacency: one user's whole row is replaced.  All planned rounds together, each possibly chosen from
     what earlier ones released, are (epsilon, delta)-shuffle DP: Gaussian-DP parameters add in squares and
-    tails add (``guarantee``).  Batches hold disjoint users, so the plan of one batch is the guarantee of
-    all.
+    tails add (docs/theory.md#domination-theorem).  Batches hold disjoint users, so the plan of one batch is
+    the guarantee of all (docs/theory.md#algorithm-1).
     """
 
     users: int

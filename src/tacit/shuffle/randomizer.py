@@ -31,8 +31,8 @@ def randomize(
     ----------------
     A single report is barely private: it hides behind its own ``noise_bits`` coins.  The guarantee is
     that of the shuffled batch, see ``guarantee``: one user's row replaced, l2 sensitivity
-    ``domain.sensitivity``, with at least ``min_users`` honest reports.  It holds for any row, since rows
-    are scaled into the domain first.
+    ``domain.sensitivity``, with at least ``min_users`` honest reports (docs/theory.md#domination-theorem).  It
+    holds for any row, since rows are scaled into the domain first.
     """
     counts = ones_per_coordinate(protocol, rows, rng)
     if ids is None:

@@ -24,7 +24,8 @@ _CHUNK_VALUES: Final = 1 << 18
 def sample_sum(protocol: SumProtocol, rows: FloatArray, rng: np.random.Generator) -> Aggregate:
     """What the three roles would release about these users; refuses a batch below ``min_users`` as they do.
 
-    Formal guarantee: that of ``guarantee``, for whoever sees the result only.  Whoever runs it sees the rows.
+    Formal guarantee: that of ``guarantee``, for whoever sees the result only (docs/theory.md#domination-theorem).
+    Whoever runs it sees the rows.
     """
     users = rows.shape[0]
     if users < protocol.min_users:

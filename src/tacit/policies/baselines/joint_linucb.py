@@ -9,9 +9,9 @@ Formal guarantee
 ----------------
 (epsilon, delta)-joint differential privacy by the billboard argument. Adjacency: one user's whole row is replaced.
 One stream holds (x x', s r x); a replaced row moves it by at most (2 + s^2 R^2) / sqrt(2), or 2 s R when s R >
-sqrt(2) (`row_bound`), and the ledger is charged once for all releases, exactly (Gaussian DP). Ours: Gaussian DP in
-place of their composition over a tree, a near-optimal factorization by default (``factorization="tree"`` is theirs),
-no sum of r^2, which nobody needs, and the weight s.
+sqrt(2) (`row_bound`), and the ledger is charged once for all releases, exactly (docs/theory.md#private-peers). Ours:
+Gaussian DP in place of their composition over a tree, a near-optimal factorization by default
+(``factorization="tree"`` is theirs), no sum of r^2, which is not needed, and the weight s.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ Formal guarantee
 ----------------
 (epsilon, delta)-local differential privacy: what leaves a device is one noisy gradient. Adjacency: the user's whole
 row (arm set and reward) is replaced. The gradient's norm is at most L = max |mu - r| (R when the mean lies in [0,
-R]), so a replaced row moves the report by at most 2 L; noise N(0, (2 L / mu)^2 I) is mu-GDP, exactly. The ledger
-holds one report per user: reports of different users are about disjoint rows, so they do not add up. A user whose
-reward never comes sends nothing: the number of reports is not protected, as always in the local model. Ours: one
-exact Gaussian calibration, and the constants of rate and warm-up.
+R]), so a replaced row moves the report by at most 2 L; noise N(0, (2 L / mu)^2 I) is mu-GDP, exactly
+(docs/theory.md#private-peers). The ledger holds one report per user: reports of different users are about disjoint
+rows, so they do not add up. A user whose reward never comes sends nothing: the number of reports is not protected, as
+always in the local model. Ours: one exact Gaussian calibration, and the constants of rate and warm-up.
 """
 
 from __future__ import annotations

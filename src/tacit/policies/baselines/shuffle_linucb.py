@@ -9,10 +9,10 @@ Formal guarantee
 (epsilon, delta)-shuffle differential privacy. Adjacency: one user's whole row is replaced, which moves the sum of x
 x' by at most sqrt(2) in Frobenius norm and that of r x by at most 2 R. A batch's two sums are calibrated together by
 the project's exact binomial accounting and charged to the batch's own cohort: users of different batches are
-disjoint. A batch closes after a public number of decisions, whoever's reward has come: a user without one reports a
-contribution of 0, so that neither time nor number of reports tells of anybody. Ours: that calibration in place of
-their constants, and the scale of radius and shift. The sums are drawn directly, which has the distribution of the
-three roles: whoever runs this process sees the rows.
+disjoint (docs/theory.md#private-peers). A batch closes after a public number of decisions, whoever's reward has come:
+a user without one reports a contribution of 0, so that neither time nor number of reports tells of anybody. Ours: that
+calibration in place of their constants, and the scale of radius and shift. The sums are drawn directly, which has the
+distribution of the three roles: whoever runs this process sees the rows.
 """
 
 from __future__ import annotations

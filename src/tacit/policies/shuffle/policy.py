@@ -79,7 +79,7 @@ class ShuffleGLM(Policy):
     hands to the analyzer in all batches is (epsilon, delta)-DP in that row.  A user is in one batch, by the number of
     the decision, and sends one report to each of its sums; all sums of a batch are calibrated together at its public
     number of users, and charged to its cohort before its first user is served.  Arms of later batches, and the
-    parameters of their sums, are post-processing of earlier releases.
+    parameters of their sums, are post-processing of earlier releases (docs/theory.md#algorithm-1).
 
     The rows of the open batch are part of the state: they stand for what the devices hold.  Whoever runs this process
     sees them; the guarantee is about everybody else.  They are dropped when the batch closes, and rewards that come
