@@ -137,6 +137,19 @@ def test_raw_sums_are_not_compared_and_everything_else_is() -> None:
     assert not [path for path in paths if path.startswith("rows") or path in secret]
 
 
+def test_public_fingerprints_tell_nothing_of_rows_and_secret_ones_do() -> None:
+    """Rows that have not been released yet: other rewards, the same public state."""
+    options = {"dim": 2, "horizon": 40, "theta_bound": 2.0, "epsilon": 4.0, "delta": DELTA, "seed": 2}
+    first, second = (make_policy("stream-glm", **options) for _ in range(2))
+    for policy, reward in ((first, 0.0), (second, 1.0)):
+        policy.update(policy.select(np.eye(2)), reward)
+    assert first.public_fingerprint() == second.public_fingerprint()
+    assert first.fingerprint() != second.fingerprint()
+    for policy in (first, second):
+        policy.select(np.eye(2))  # releases the leaf
+    assert first.public_fingerprint() != second.public_fingerprint()
+
+
 @pytest.mark.parametrize("name", list(CASES))
 def test_attacks_by_releases_stay_below_the_claim(name: str) -> None:
     assert gaussian_bound(attack_policy(CASES[name], 4.0, DELTA, 20, 5), DELTA).epsilon <= 4.0

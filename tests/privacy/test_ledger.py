@@ -151,6 +151,24 @@ def test_moving_cost_matches_brute_force_on_gaussians() -> None:
     assert worst > 0.99 * ledger.mu_spent
 
 
+def test_discreteness_is_counted_for_the_cohorts_that_rows_can_be_in() -> None:
+    """A row is in one cohort in either world: any number of others may follow, two of them use up their reserve."""
+
+    def charged(cohorts: int, rows: int, draws: int) -> float:
+        ledger = Ledger(Budget(1.0, 1e-6, rows), accounting="lattice")
+        for number in range(cohorts):
+            event = DiscreteGaussianRelease("stream", 1.0, 40.0, draws=draws, moving_sensitivity=0.6, grid=2.0**-10)
+            ledger.charge(event, f"recovery {number}")
+        return ledger.epsilon_spent
+
+    assert charged(300, 1, 500) == charged(2, 1, 500)
+    assert charged(300, 3, 500) > charged(2, 3, 500)
+    most = int(0.25e-4 * (40.0 * 2.0**10) ** 2 / 12.0)  # eta may be RESERVE / 4 at epsilon = 1
+    charged(1, 1, most)
+    with pytest.raises(BudgetExceeded):
+        charged(2, 1, most)
+
+
 def test_impossible_moving_sensitivity_is_refused() -> None:
     with pytest.raises(InvalidInput, match="moving_sensitivity must be at least"):
         GaussianRelease("sum", 1.0, 1.0, moving_sensitivity=0.49)

@@ -108,10 +108,22 @@ def _quadratic_totals(charges: Sequence[Charge], budget: Budget, accounting: Acc
 
 
 def _discretisation(charges: Sequence[Charge], budget: Budget) -> tuple[float, bool]:
-    """Slack of all discrete releases, of every cohort, and whether it fits what is reserved for it."""
-    discrete = [event for event, _ in charges if isinstance(event, DiscreteGaussianRelease)]
-    slack = math.fsum(event.slack for event in discrete)
-    return slack, fits_reserve(slack, sum(event.draws for event in discrete), budget.epsilon, budget.delta)
+    """Slack of the discrete draws that one user's rows can touch, and whether it fits what is reserved for it.
+
+    Common releases, and those of two cohorts for each row: the one that it leaves and the one that it enters.
+    """
+    common: list[tuple[float, int]] = [(0.0, 0)]
+    cohorts: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for event, cohort in charges:
+        if isinstance(event, DiscreteGaussianRelease):
+            (common if cohort is None else cohorts[cohort]).append((event.slack, event.draws))
+    touched = 2 * budget.rounds_per_user
+    sums = [tuple(map(math.fsum, zip(*parts, strict=True))) for parts in cohorts.values()]
+    slack, draws = (
+        math.fsum(part[which] for part in common) + math.fsum(sorted((s[which] for s in sums), reverse=True)[:touched])
+        for which in (0, 1)
+    )
+    return slack, fits_reserve(slack, int(draws), budget.epsilon, budget.delta)
 
 
 def _renyi_totals(charges: Sequence[Charge], budget: Budget, order: float | None) -> Totals:

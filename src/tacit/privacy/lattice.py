@@ -9,7 +9,7 @@ are (epsilon, delta)-DP, the real ones are
 
 Rounding is post-processing of integer + continuous noise, so that the hypothesis holds by **exact Gaussian DP** with
 mu = sensitivity / s. The alternative, charging zCDP, would lose 8% of mu at (1, 1e-5) and 16% at (1, 0.02). The ledger
-counts all draws of a life, touched or not, which is more than the lemma asks for.
+counts all draws of the cohorts that a user's rows can be in, touched or not, which is more than the lemma asks for.
 """
 
 from __future__ import annotations

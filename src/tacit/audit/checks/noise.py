@@ -61,11 +61,19 @@ def noise_scale() -> list[str]:
 
 
 def joint_draws() -> list[str]:
-    """All draws of all sources together are independent, across coordinates, leaves, calls and runs."""
+    """All draws of all sources together are independent, across coordinates, leaves, calls, runs and policies."""
     runs = [_draws(small_policy(seed), 40) for seed in range(12)]
     calls = {"epsilon": 400.0, "horizon": 128, "theta_bound": 0.5}
     runs += [_draws(small_policy(100 + seed, "joint-glm", **calls), 100) for seed in range(12)]
-    return joint_findings(runs)
+    return joint_findings(runs) + joint_findings([_draws_of_all_policies() for _ in range(4)])
+
+
+def _draws_of_all_policies() -> list[Record]:
+    """What policies of one process draw from the operating system, each policy a kind of its own."""
+    found: list[Record] = []
+    for name in (*STREAMS, "local-glm"):
+        found += [(f"{name}: {kind}", noise) for kind, noise in _draws(small_policy(None, name), 40)]
+    return found
 
 
 def fresh_noise() -> list[str]:
