@@ -1,7 +1,7 @@
 """Runs of experiments: in parallel, reproducible, and resumable.
 
 Each run has its own seeds, made from (seed, run) alone: the same rows come out whatever the number of jobs, and all
-policies meet the same instances..  Finished runs are appended to a journal, so that Ctrl-C loses at most the runs under
+policies meet the same instances.  Finished runs are appended to a journal, so that Ctrl-C loses at most the runs under
 way.
 """
 

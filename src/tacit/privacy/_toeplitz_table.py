@@ -1,7 +1,7 @@
 """Optimised coefficients of the buffered Toeplitz factorization, by log2 of the horizon.
 
 Made by ``python benchmarks/toeplitz_table.py``.  Each entry holds log(-log(decay)) and log(weight) of the buffers; both
-are close to linear in log2(horizon), so that horizons in between are interpolated..  Privacy never rests on these
+are close to linear in log2(horizon), so that horizons in between are interpolated.  Privacy never rests on these
 figures: the sensitivity is computed from whatever coefficients are in use.
 """
 

@@ -18,7 +18,7 @@ class JointConstants:
     """What the algorithm leaves open.
 
     ``threshold`` is criterion I's on ||x||^2 in V^-1; 0 stands for ``1 / (coverage_factor * ridge)``: explore until V
-    has grown to a multiple of its ridge..  The ridge is at least ``ridge`` and ``ridge_noise`` times the noise's
+    has grown to a multiple of its ridge.  The ridge is at least ``ridge`` and ``ridge_noise`` times the noise's
     spectral norm.
     """
 

@@ -2,7 +2,7 @@
 
 Two continual releases, V over exploration rounds and H over all others, steer two switching criteria: explore while
 some arm is poorly covered by V (criterion I), refresh the estimate when the released H has outgrown the one of the
-last refresh (criterion II)..  Refreshes themselves are events for the Python side (`tacit.policies.joint.policy`).
+last refresh (criterion II).  Refreshes themselves are events for the Python side (`tacit.policies.joint.policy`).
 """
 
 from __future__ import annotations

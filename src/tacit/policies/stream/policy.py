@@ -1,6 +1,6 @@
 """`stream-glm`: the whole budget in one continual stream, the estimate as post-processing.
 
-The default policy..  There is no constant to choose: noise, ridge and width follow from the budget and the public
+The default policy.  There is no constant to choose: noise, ridge and width follow from the budget and the public
 setting.
 """
 

@@ -1,7 +1,7 @@
 """State and compiled steps of `stream-glm`.
 
 One continual stream releases matrix and score of a linearised regression; the estimate is post-processing of it, made
-anew while it still changes..  Nothing else is released.
+anew while it still changes.  Nothing else is released.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def solve(state: StreamState) -> None:
     """Posterior mean and covariance of theta given the released H and b.
 
     b - H theta* has covariance phi' H from rewards and tau^2 I from privacy noise, tau^2 = Var b + Var H |theta|^2 /
-    2 across theta..  With the prior N(0, I / p), p = d / S^2, and everything commuting with H up to the noise,
+    2 across theta.  With the prior N(0, I / p), p = d / S^2, and everything commuting with H up to the noise,
 
         M = H^2 + p (phi' H + tau^2 I),   theta = M^-1 H b,   Cov = (phi' H + tau^2 I) M^-1.
     """
