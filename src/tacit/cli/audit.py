@@ -44,7 +44,9 @@ def audit(
 
     check_writable(json_file, plot)
     size = QUICK if quick else FULL
-    effort = Effort(runs or size.mechanism, runs or size.policy, pairs or size.pairs)
+    effort = Effort(
+        runs or size.mechanism, runs or size.policy, pairs or size.pairs, min(pairs or size.driven, size.driven)
+    )
     tasks = _tasks(name, numbers(epsilon, "--epsilon"), delta, confidence, effort, seed)
     found = _perform(tasks, jobs)
     show(_table(name, delta, confidence, found), json_file)
