@@ -62,11 +62,33 @@ def admit_rounds(contexts: npt.ArrayLike, setting: Setting) -> FloatArray:
 
 def admit_users(contexts: npt.ArrayLike, setting: Setting) -> tuple[FloatArray, dict[int, InvalidInput]]:
     """The arms of many users, shape (N, K, d): those that are valid, in order, and for each other user why not."""
-    block = _block(contexts, setting.dim, 3)
+    try:
+        block = _block(contexts, setting.dim, 3)
+    except InvalidInput:
+        return _one_by_one(contexts, setting)
     refused = {user: _refusal(block[user]) for user in _refused(block)}
     if not refused:
         return block, refused
     return np.ascontiguousarray(np.delete(block, list(refused), axis=0)), refused
+
+
+def _one_by_one(contexts: npt.ArrayLike, setting: Setting) -> tuple[FloatArray, dict[int, InvalidInput]]:
+    """The same where some users' arms are not even numbers of the right shape; raises where there are no users."""
+    if not isinstance(contexts, list | tuple):
+        _block(contexts, setting.dim, 3)
+    admitted: list[FloatArray] = []
+    refused: dict[int, InvalidInput] = {}
+    for user, arms in enumerate(contexts):  # type: ignore[arg-type]
+        try:
+            block = admit_contexts(arms, setting)
+            if admitted and block.shape != admitted[0].shape:
+                raise InvalidInput(f"all users of a batch must bring {admitted[0].shape[1]} arms, not {block.shape[1]}")
+            admitted.append(block)
+        except InvalidInput as error:
+            refused[user] = error
+    if not admitted:
+        return np.empty((0, 1, setting.dim)), refused
+    return np.concatenate(admitted), refused
 
 
 def admit_reward(reward: float, setting: Setting) -> float:
@@ -75,7 +97,7 @@ def admit_reward(reward: float, setting: Setting) -> float:
         return reward
     try:
         value = float(reward)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(f"reward must be a number, not {reward!r}") from error
     if setting.link.clips_rewards:
         value = min(value, setting.reward_bound)
@@ -103,7 +125,7 @@ def _block(contexts: npt.ArrayLike, dim: int, axes: int) -> FloatArray:
     """An array of shape (N, K, d) in the form that kernels are compiled for; N is 1 when ``axes`` is 2."""
     try:
         array: npt.NDArray[Any] = np.ascontiguousarray(contexts, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(f"contexts must be a numeric array: {error}") from error
     if not array.flags.carray:
         array = array.copy()  # read-only or unaligned: kernels are compiled for ordinary arrays alone

@@ -7,6 +7,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from os import getpid
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -122,6 +123,8 @@ class Policy(ABC):
         """The decisions after which this policy was recovered from a file (`tacit.load`, ``recover=True``)."""
         self._build()
         self._pending = Pending(self.memo_size, reward_window)
+        if self.setting.private and seed is None:
+            self._pending.renumber()  # no other life's, and no other policy's; those of simulations begin at 0
         self._life = OneLife(private=self.setting.private)
         self._bound: BoundSteps | None = None
 
@@ -185,10 +188,10 @@ class Policy(ABC):
 
     def select(self, contexts: npt.ArrayLike) -> Decision:
         """Choose an arm for one user, whose arms are the rows of ``contexts``, shape (K, d)."""
-        block, lock = admit_contexts(contexts, self.setting), self._life.lock
-        if lock._is_owned():
-            raise self._life.reentered()
-        with lock:
+        block, life = admit_contexts(contexts, self.setting), self._life
+        if life.lock._is_owned() or (life.process and life.process != getpid()):
+            raise life.refusal()
+        with life.lock:
             arms, memos = self._decide(block)
             return Decision(arms.item(0), self._pending.add(memos[0]))
 
@@ -199,7 +202,7 @@ class Policy(ABC):
         of it.
         """
         block, refused = admit_users(contexts, self.setting)
-        with self._life:
+        with self._life.free():
             made = iter(self._decisions(block))
         users = block.shape[0] + len(refused)
         return [refused[user] if user in refused else next(made) for user in range(users)]
@@ -235,13 +238,13 @@ class Policy(ABC):
 
     def update(self, decision: Decision | int, reward: float) -> None:
         """Report the reward of a decision: later, in any order, at most once."""
-        value, lock = admit_reward(reward, self.setting), self._life.lock
-        if lock._is_owned():
-            raise self._life.reentered()
-        with lock:
-            if self._life.claim is not None:
+        value, life = admit_reward(reward, self.setting), self._life
+        if life.lock._is_owned() or (life.process and life.process != getpid()):
+            raise life.refusal()
+        with life.lock:
+            if life.claim is not None:
                 self._pending.find(decision)  # a call that is refused does not count as going on
-                self._life.go_on()
+                life.go_on()
             memo = self._pending.take(decision)  # first: whatever interrupts the rest, a reward never counts twice
             if self.publisher is DIRECT:
                 self._learn(memo, value)
@@ -258,7 +261,7 @@ class Policy(ABC):
         table = admit_rewards(rewards, block.shape[:2], self.setting)
         if self.publisher is not DIRECT:
             raise InvalidInput("play releases inside compiled code, where no publisher sees it: use select and update")
-        with self._life:
+        with self._life.free():
             self._life.go_on()
             arms = np.empty(block.shape[0], dtype=np.int64)
             start = 0
@@ -285,7 +288,7 @@ class Policy(ABC):
         """Target, spent and remaining budget; prints as a table."""
         if self.ledger is None:
             return no_privacy()
-        with self._life:
+        with self._life.free():
             warnings = (*self._warnings(), *(_recovery_text(decision) for decision in self.recovered_at))
             return self.ledger.report(model=self.guarantee, noise=self.noise.describe(), warnings=warnings)
 
@@ -296,13 +299,13 @@ class Policy(ABC):
 
     def fingerprint(self) -> str:
         """Hash of everything that future behaviour depends on, raw sums included: as secret as the data."""
-        with self._life:
+        with self._life.free():
             header, arrays = self._snapshot()
         return _digest(json.dumps(header, sort_keys=True), arrays)
 
     def public_fingerprint(self) -> str:
         """Hash of all that others may see: public fields of the state, ledger, clock.  A function of releases."""
-        with self._life:
+        with self._life.free():
             if self.ledger is None:
                 raise InvalidInput(f"{self.name} learns from raw data: nothing of its state is public")
             header = {"ledger": self.ledger.to_dict(), "decisions": self.decisions}
@@ -314,22 +317,24 @@ class Policy(ABC):
         Exactly one of this object and the file can go on: the first to do so takes the other's right away, since noise
         drawn twice for one release is a privacy loss.  An earlier file of this object goes stale.
         """
-        with self._life:
+        with self._life.free():
             self._life.go_on()  # else two files of one state, or a file and this object, could both go on
             header, arrays = self._snapshot()
-            self._life.saved(persistence.write(path, self.name, header, arrays))
+            claim = persistence.new_claim(path)
+            self._life.saved(claim)  # before there is a file: from then on one of the two goes on, whatever fails here
+            persistence.write(claim, self.name, header, arrays)
 
     def __copy__(self) -> Policy:
         return self.__deepcopy__({})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Policy:
         self._life.refuse_copies("copied")
-        with self._life:
+        with self._life.free():
             return from_snapshot(type(self), *self._snapshot())
 
     def __reduce__(self) -> tuple[Callable[..., Policy], tuple[Any, ...]]:
         self._life.refuse_copies("pickled")
-        with self._life:
+        with self._life.free():
             header, arrays = self._snapshot()
             # Copied while nobody learns: the pickler reads the arrays after this call.
             return from_snapshot, (type(self), header, {path: np.array(array) for path, array in arrays.items()})

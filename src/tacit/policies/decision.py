@@ -10,8 +10,8 @@ import numpy as np
 from tacit.errors import AlreadyRewarded, ExpiredDecision, InvalidInput, UnknownDecision
 from tacit.typing import FloatArray, IntArray
 
-_FIRST_RECOVERED_ID = 1 << 51
-"""Ids of a recovered policy begin at a random place from here to 2^52: exact in JSON, and no other life's."""
+_FIRST_RANDOM_ID = 1 << 51
+"""Ids of a life begin at a random place from here to 2^52: exact in JSON, and no other life's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Pending:
         if self._next_id == self._first_id:
             return f"decision id {identity} is unknown: no decision has been made yet"
         known = f"ids run from {self._first_id} to {self._next_id - 1}"
-        lost = "; rewards of decisions from before the recovery are lost" if self._first_id else ""
+        lost = "; rewards of decisions from before the recovery are lost" if self._earlier else ""
         return f"decision id {identity} is unknown: {known}{lost}"
 
     def take(self, decision: Decision | int) -> FloatArray:
@@ -102,7 +102,11 @@ class Pending:
         """Forget all waiting decisions, and number further ones as no earlier life of this state can have."""
         self._earlier = self.decisions
         self._memos.clear()
-        self._first_id = self._next_id = _FIRST_RECOVERED_ID + secrets.randbelow(_FIRST_RECOVERED_ID)
+        self.renumber()
+
+    def renumber(self) -> None:
+        """Begin a new range of ids, at random; none of them waits."""
+        self._first_id = self._next_id = _FIRST_RANDOM_ID + secrets.randbelow(_FIRST_RANDOM_ID)
         self._oldest = self._first_id
 
     def to_arrays(self) -> dict[str, FloatArray | IntArray]:

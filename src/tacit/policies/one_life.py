@@ -30,6 +30,10 @@ _LIVES: WeakSet[OneLife] = WeakSet()
 """Every life of this process, for the children that it forks."""
 
 
+def _forked(process: int) -> CannotCopy:
+    return CannotCopy(f"this policy belongs to process {process}, of which this one is a fork: {_INSTEAD}")
+
+
 class _Ended:
     """The lock of a private policy in a process that was forked from its own."""
 
@@ -40,7 +44,7 @@ class _Ended:
         return False
 
     def __enter__(self) -> None:
-        raise CannotCopy(f"this policy belongs to process {self._process}, of which this one is a fork: {_INSTEAD}")
+        raise _forked(self._process)
 
     def __exit__(self, *error: object) -> None:
         """Never reached."""
@@ -49,34 +53,34 @@ class _Ended:
 class OneLife:
     """The lock, process and claim of one policy.
 
-    Every call that touches the state is made inside ``with life``, or, where nanoseconds count, by its two parts:
-    ``if life.lock._is_owned(): raise life.reentered()`` and ``with life.lock``.  In a forked child the lock of a
-    private policy is one that cannot be taken, so that looking for forks costs nothing where there are none.
+    Every call that touches the state is made inside ``with life.free()``, or, where nanoseconds count, by the parts of
+    ``free``.  The lock itself is the context manager, so that no signal can come between its being taken and noted.
     """
 
     def __init__(self, *, private: bool) -> None:
         self._private = private
-        self._process = os.getpid()
+        self.process = os.getpid() if private else 0
+        """Where a private policy lives; 0 for one that may live anywhere."""
         self.lock: Any = make_lock()
         self.claim: Claim | None = None
         """Of the file of the last save, as long as nobody went on from it."""
         _LIVES.add(self)
 
-    def __enter__(self) -> None:
-        if self.lock._is_owned():
-            raise self.reentered()
-        self.lock.__enter__()
+    def free(self) -> Any:
+        """The lock, if this thread may wait for it."""
+        if self.lock._is_owned() or (self.process and self.process != os.getpid()):
+            raise self.refusal()
+        return self.lock
 
-    def __exit__(self, *error: object) -> None:
-        self.lock.__exit__(*error)
-
-    def reentered(self) -> TacitError:
-        """What a call inside another call of the same thread is told."""
+    def refusal(self) -> TacitError:
+        """Why this thread may not: it is inside another call, or in a process that C code forked."""
+        if self.process and self.process != os.getpid():
+            return _forked(self.process)
         return TacitError(_REENTERED)
 
     def begin_child(self) -> None:
         """In a forked child: a private life ended there; any other gets a lock that nobody holds."""
-        self.lock = _Ended(self._process) if self._private else make_lock()
+        self.lock = _Ended(self.process) if self._private else make_lock()
 
     def go_on(self) -> None:
         """Learn or draw: takes the right to go on from the file of the last save, or raises when it is taken."""

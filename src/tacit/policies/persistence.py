@@ -85,11 +85,18 @@ def _in_use(what: str) -> str:
     )
 
 
-def write(path: str | Path, policy: str, header: dict[str, Any], arrays: Arrays) -> Claim:
-    """Write a state atomically and return the right to go on from it."""
-    token = secrets.token_hex(16)
-    full = {"format": FORMAT, "version": __version__, "policy": policy, "token": token, **header}
-    target = Path(path).absolute()
+def new_claim(path: str | Path) -> Claim:
+    """The right to go on from a state that is about to be written to ``path``."""
+    return Claim(secrets.token_hex(16), Path(path).absolute())
+
+
+def write(claim: Claim, policy: str, header: dict[str, Any], arrays: Arrays) -> None:
+    """Write a state atomically.
+
+    Whoever saves must hold the claim already: an error or a signal may come when the file is in its place.
+    """
+    full = {"format": FORMAT, "version": __version__, "policy": policy, "token": claim.token, **header}
+    target = claim.path
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(descriptor, "wb") as stream:
@@ -106,7 +113,6 @@ def write(path: str | Path, policy: str, header: dict[str, Any], arrays: Arrays)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    return Claim(token, target)
 
 
 def read(path: str | Path, *, resumed_too: bool = False) -> tuple[dict[str, Any], Arrays]:

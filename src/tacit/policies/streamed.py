@@ -38,7 +38,10 @@ class StreamedPolicy(Policy):
         """Charge an epoch to a cohort of its own: rows of one epoch, and of one life, are in no other."""
         assert self.ledger is not None
         life = f"recovery {len(self.recovered_at)}, " if self.recovered_at else ""
-        self.ledger.charge(plan.event(), f"{life}epoch {epoch}")
+        cohort = f"{life}epoch {epoch}"
+        # An epoch that was charged and then interrupted before it began is begun without a second charge.
+        if all(entry.cohort != cohort for entry in self.ledger.entries):
+            self.ledger.charge(plan.event(), cohort)
 
     def _start_epoch(self, leaves: int, epoch: int) -> None:
         """Charge the next epoch and begin it; what was released stays, as a public constant."""

@@ -22,6 +22,8 @@ from tacit.privacy.noise import NoiseSource
 from tacit.typing import FloatArray, IntArray, Secret
 
 MAX_TREE_LEVELS = 40
+_EXACT_STEPS = 2.0**51
+"""Of one epoch; what earlier, shorter ones carry over is no more than as much again."""
 
 
 class Stream(NamedTuple):
@@ -233,6 +235,11 @@ def plan_release(
         raise InvalidInput(
             f"exact noise lives on a grid, which the {factorization} factorization leaves: use factorization='tree'"
         )
+    if source.grid is not None and horizon * row_norm > _EXACT_STEPS * source.grid:
+        raise InvalidInput(
+            f"exact sums over {horizon} leaves of rows up to {row_norm:g} could exceed 2^52 steps of {source.grid:g}, "
+            "where floats stop being exact: use a shorter horizon or smaller rewards"
+        )
     return ContinualRelease(name, size, row_bound, row_norm, mu, chosen, source)
 
 
@@ -241,12 +248,14 @@ def start_epoch(stream: Stream, plan: ContinualRelease) -> None:
 
     Contributions that wait in the open leaf stay there and are released by the new epoch.
     """
-    stream.impulse[-1] = float(released_variance(stream))
-    stream.impulse[:-1] = 0.0
+    chosen, scale, variance = plan.factorization, (plan.noise_sd, plan.source.grid or 0.0), released_variance(stream)
+    decay, weight = chosen.decay, chosen.weight
+    stream.scale[:] = scale
     stream.carried[:] = stream.released
     stream.nodes[:] = 0.0
     stream.noisy[:] = 0.0
-    stream.decay[:] = plan.factorization.decay
-    stream.weight[:] = plan.factorization.weight
-    stream.clock[:] = (0, plan.factorization.horizon, plan.factorization.code)
-    stream.scale[:] = (plan.noise_sd, plan.source.grid or 0.0)
+    stream.decay[:] = decay
+    stream.weight[:] = weight
+    stream.impulse[:-1] = 0.0
+    stream.impulse[-1] = float(variance)
+    stream.clock[:] = (0, chosen.horizon, chosen.code)  # last: until then the old epoch is over, and releases nothing

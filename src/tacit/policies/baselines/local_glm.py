@@ -176,7 +176,7 @@ class LocalGLM(Policy):
         mu = self.noise.mu_budget(budget.epsilon, budget.delta, budget.rounds_per_user)
         sd = self.noise.scale_for(2.0 * bound, mu, size=dim)
         self.ledger.charge(self.noise.event(
-            "noisy gradient", 2.0 * bound, sd, size=dim, moving_sensitivity=bound,
+            "noisy gradient", 2.0 * bound, sd, size=dim, draws=dim * budget.rounds_per_user, moving_sensitivity=bound,
             note="one report per user: reports of different users concern disjoint rows",
         ))  # fmt: skip
         warm_up = options.warm_up

@@ -78,6 +78,12 @@ def _batch(state: ShuffleLinState) -> int:
 
 
 @kernel
+def batch_mark(batch: int) -> int:
+    """Tells rows of neighbouring batches apart, in the byte that a row has for it."""
+    return batch % 251
+
+
+@kernel
 def _choose(state: ShuffleLinState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
     arm = optimistic_arm(contexts, state.theta, state.inverse, state.radius[0])
     remember_arm(contexts, arm, memo)
@@ -89,7 +95,7 @@ def _choose(state: ShuffleLinState, contexts: FloatArray, coins: FloatArray, mem
 def _learn(state: ShuffleLinState, memo: FloatArray, reward: float) -> None:
     # A reward that comes after its batch closed is dropped: its user has sent a contribution of 0.
     if memo[state.theta.shape[0]] == _batch(state):
-        append_row(state.rows, memo, reward, 0)
+        append_row(state.rows, memo, reward, batch_mark(_batch(state)))
 
 
 register_steps(ShuffleLinState, _advance, _choose, _learn)
@@ -154,18 +160,21 @@ class ShuffleLinUcb(RowPolicy):
             super()._on_event(flag & ~RELEASE)
 
     def _release(self) -> None:
-        """Charge the batch, release its sums, and begin the next with an empty buffer."""
+        """Take the batch's rows out, charge it, release its sums.
+
+        In this order: whatever interrupts it, a batch is released at most once, and its rows are in no other.
+        """
         state: ShuffleLinState = self.state
-        users, arrived = int(state.counts[1]), int(state.rows.count[0])
-        features, vectors = np.zeros((users, self.setting.dim)), np.zeros((users, self.setting.dim))
-        features[:arrived] = state.rows.features[:arrived]
-        vectors[:arrived] = state.rows.rewards[:arrived, None] * features[:arrived]
+        features, vectors = self._taken_rows()
+        users = features.shape[0]
+        state.released[3] += 1
         if self._batch_plan is None:
             state.gram[:] += features.T @ features
             state.moment[:] += np.sum(vectors, axis=0)
         else:
             assert self.ledger is not None
-            cohort = f"batch {int(state.released[3]) + 1}"
+            life = f"recovery {len(self.recovered_at)}, " if self.recovered_at else ""
+            cohort = f"{life}batch {int(state.released[3])}"
             for event in self._batch_plan.events():
                 self.ledger.charge(event, cohort)
             rng = device_generator(self.noise)
@@ -176,12 +185,25 @@ class ShuffleLinUcb(RowPolicy):
                 aggregate = self.publisher.shuffled(protocol, rows, partial(sample_sum, protocol, rows, rng))
                 total[:] += aggregate.decoded()
                 state.released[position] += aggregate.noise_sd**2
-        state.released[2:] += (users, 1)
-        state.rows.count[0] = 0
+        state.released[2] += users
         state.radius[0] = solve_noisy(
             state.gram, state.moment, math.sqrt(state.released[0]), math.sqrt(state.released[1]), state.released[2],
             state.constants, state.theta, state.inverse,
         )  # fmt: skip
+
+    def _taken_rows(self) -> tuple[FloatArray, FloatArray]:
+        """x and r x of the batch that is full, a line of zeros for each user without a reward; none of them are kept.
+
+        Rows of an earlier batch, whose release was interrupted before it began, are dropped.
+        """
+        rows, size = self.state.rows, int(self.state.counts[1])
+        batch = (int(self.state.counts[0]) - 1) // size - 1
+        chosen = np.flatnonzero(rows.mask[: int(rows.count[0])] == batch_mark(batch))
+        features, vectors = np.zeros((size, self.setting.dim)), np.zeros((size, self.setting.dim))
+        features[: chosen.size] = rows.features[chosen]
+        vectors[: chosen.size] = rows.rewards[chosen, None] * rows.features[chosen]
+        rows.count[0] = 0
+        return features, vectors
 
     def _build(self) -> None:
         setting, options, dim = self.setting, self.options, self.setting.dim

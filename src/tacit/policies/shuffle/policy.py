@@ -34,11 +34,13 @@ from tacit.policies.shuffle.steps import (
     BATCH,
     BETA_CAP,
     BETA_RATE,
+    BETWEEN,
     BYTES,
     CLOSE,
     ESTIMATES,
     GAMMA,
     GAMMA_NEWEST,
+    OPEN,
     POSITION,
     REPORTS,
     RIDGE,
@@ -147,7 +149,8 @@ class ShuffleGLM(Policy):
     def _drop_raw(self) -> None:
         """Give up the open batch: its users are lost, and the next one begins."""
         counts = self.state.counts
-        counts[ASSIGNED] -= counts[SIZE] - counts[POSITION]
+        if counts[SIZE] > 0:
+            counts[ASSIGNED] -= counts[SIZE] - counts[POSITION]
         self._open_batch()
 
     @property
@@ -164,7 +167,7 @@ class ShuffleGLM(Policy):
     def plan(self) -> BatchPlan | None:
         """The releases of the open batch; None when none is open or noise is off."""
         users = int(self.state.counts[SIZE])
-        return None if users == 0 else self._plan(users)
+        return None if users <= 0 else self._plan(users)
 
     @property
     def bytes_per_user(self) -> int:
@@ -186,9 +189,10 @@ class ShuffleGLM(Policy):
         return batch_plan(self._target, users, requests, f"batch {int(self.state.counts[BATCH])}")
 
     def _on_event(self, flag: int) -> None:
-        if flag != CLOSE:
+        if flag not in (CLOSE, OPEN):
             super()._on_event(flag)
-        self._close_batch()
+        if flag == CLOSE:
+            self._close_batch()
         self._open_batch()
         if self.state.counts[SIZE] > 0:
             self.state.counts[POSITION] = 1  # the decision that found the last batch full is the first of this one
@@ -196,10 +200,9 @@ class ShuffleGLM(Policy):
     def _open_batch(self) -> None:
         """Fix the policy of the next batch and charge its releases, or open none when too few users are left."""
         counts, ledger = self.state.counts, self.ledger
+        counts[SIZE] = BETWEEN
         counts[BATCH] += 1
         users, plan = self._next_plan()
-        counts[[SIZE, POSITION]] = users, 0
-        counts[ASSIGNED] += users
         self.state = self.state._replace(rows=make_rows(self.setting.dim, max(1, users)))
         if users > 0 and self._constants.averaged:
             # Arms in units of the last estimate's spread, which counts as one user of the design in `users`.
@@ -210,6 +213,9 @@ class ShuffleGLM(Policy):
                 ledger.charge(event, f"batch {int(counts[BATCH])}")
             counts[REPORTS] = max(counts[REPORTS], plan.rounds)
             counts[BYTES] = max(counts[BYTES], plan.bytes_per_user)
+        counts[ASSIGNED] += users
+        counts[POSITION] = 0
+        counts[SIZE] = users  # last: a batch serves nobody before all of it is charged
 
     def _next_plan(self) -> tuple[int, BatchPlan | None]:
         """Users and plan of the next batch: at least as many as a message of bounded size needs to hide them."""
@@ -227,11 +233,16 @@ class ShuffleGLM(Policy):
         return 0, None
 
     def _close_batch(self) -> None:
-        """Release the batch's sums, add its estimate, forget its rows."""
+        """Forget the batch's rows, release its sums, add its estimate.
+
+        In this order: whatever interrupts it, a batch is released at most once.
+        """
         state = self.state
         arrived, users = int(state.rows.count[0]), int(state.counts[SIZE])
         batch = BatchRows(state.rows.features[:arrived], state.rows.rewards[:arrived], users)
         plan, rng = self._plan(users), device_generator(self.event_noise)
+        state.counts[SIZE] = BETWEEN
+        self.state = state._replace(rows=make_rows(self.setting.dim, 1))
 
         def sums(name: str, index: int, rows: FloatArray) -> Released:
             if plan is None:

@@ -21,8 +21,10 @@ from tacit.policies.rows import RowBuffer, append_row
 from tacit.policies.steps import register_steps
 from tacit.typing import FloatArray, IntArray, Secret
 
-CLOSE = 1
-"""Event: the open batch is full."""
+CLOSE, OPEN = 1, 2
+"""Events: the open batch is full; none is open, though one should be, since whoever was to open it was interrupted."""
+BETWEEN = -1
+"""Size of a batch that is not open yet."""
 
 BATCH, SIZE, POSITION, ESTIMATES, ASSIGNED, REPORTS, BYTES = 0, 1, 2, 3, 4, 5, 6
 """``counts``: the open batch, from 1; its users, 0 when none is open; those served so far; estimates so far; decisions
@@ -56,8 +58,8 @@ class ShuffleState(NamedTuple):
 
 @kernel
 def _advance(state: ShuffleState, fresh: bool) -> int:
-    if state.counts[SIZE] == 0:
-        return 0
+    if state.counts[SIZE] <= 0:
+        return OPEN if state.counts[SIZE] == BETWEEN else 0
     if state.counts[POSITION] == state.counts[SIZE]:
         return CLOSE
     state.counts[POSITION] += 1
