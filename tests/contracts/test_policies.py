@@ -150,6 +150,22 @@ def test_a_batch_is_decided_on_one_tick(name: str) -> None:
 
 
 @every_policy
+def test_everybody_of_a_batch_is_learned_from_by_the_own_arm(name: str) -> None:
+    policy = make(name)
+    contexts, _ = rounds(12)
+    for arms, decision in zip(contexts, policy.select_batch(contexts), strict=True):
+        assert isinstance(decision, tacit.Decision)
+        np.testing.assert_array_equal(policy._pending.memo(decision.id)[:DIM], arms[decision.arm])
+
+
+@private_policy
+def test_the_sources_of_a_policy_do_not_share_a_generator(name: str) -> None:
+    policy = make(name)
+    draws = [policy.noise.gaussian(1.0, 50), policy.event_noise.gaussian(1.0, 50), policy._coins.standard_normal(50)]
+    assert np.unique(np.abs(np.concatenate(draws))).size == 150
+
+
+@every_policy
 def test_unknown_options_and_links_are_refused_with_what_is_possible(name: str) -> None:
     with pytest.raises(InvalidInput, match="nonsense"):
         make(name, nonsense=1)

@@ -95,7 +95,7 @@ FORK = """
     contexts, rewards = rounds(3)
 
     def hold(policy, held, done):
-        with policy._life:
+        with policy._life.free():
             held.set()
             done.wait()
 
@@ -377,3 +377,20 @@ def test_of_six_processes_that_load_at_once_one_succeeds(tmp_path: Path) -> None
     """By the registry when they share it, by the lock on the file when each has its own."""
     races = _output(_script(RACE, tmp_path)).splitlines()
     assert races == ["shared 0 1 1 1 1 1"] * 4 + ["own 0 1 1 1 1 1"] * 4
+
+
+def test_mark_and_registry_are_on_the_disk_before_a_policy_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state"
+    make("stream-glm").save(path)
+    synced: list[int] = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    tacit.load(path)
+    registry = persistence._registry()
+    assert path.stat().st_ino in synced
+    assert registry.stat().st_ino in synced

@@ -57,9 +57,14 @@ class Case:
     note: str = ""
 
     def turn(self, index: int) -> Adversary:
-        """The adversary of pair number ``index``."""
+        """The adversary of pair number ``index``: all of them within the first few pairs."""
         everybody = self.adversaries or (*ADVERSARIES, *(ABSENT if self.absent else ()))
-        return everybody[index // len(self.settings) % len(everybody)]
+        return everybody[index % len(everybody)]
+
+    def setting(self, index: int) -> Mapping[str, Any]:
+        """Its setting: they move on by one with each round of adversaries, so that every two meet."""
+        everybody = len(self.adversaries or (*ADVERSARIES, *(ABSENT if self.absent else ())))
+        return self.settings[(index + index // everybody) % len(self.settings)]
 
 
 _BASE: Final = {"dim": 3, "link": "logistic", "theta_bound": 2.0}
@@ -93,7 +98,12 @@ CASES: Final[Mapping[str, Case]] = MappingProxyType(
             Case("joint-linucb", _STREAMS, note="attained by two unit vectors at the worst angle in the first leaf"),
             Case(
                 "shuffle-glm",
-                ({"horizon": 150, "dim": 2}, {"horizon": 120, "dim": 2, "link": "probit"}),
+                (
+                    {"horizon": 150, "dim": 2},
+                    {"horizon": 120, "dim": 2, "link": "probit"},
+                    {"horizon": 150, "dim": 2, "noise": "secure"},
+                    {"horizon": 150, "dim": 2, "path": "bits"},
+                ),
                 users=110,
                 groups=False,
                 note="matrix and score have no common worst row; the binomial bound has its offset",
@@ -184,6 +194,26 @@ DRIVES: Final[Mapping[str, Sequence[Case]]] = MappingProxyType(
                 adversaries=(opposite_rows,),
                 note="curvature: a row's weight is below its public maximum in the first batch; score: rounded radius",
             ),
+            Case(
+                "shuffle-glm",
+                (
+                    {
+                        "horizon": 400,
+                        "dim": 2,
+                        "epsilon": 8.0,
+                        "delta": 0.02,
+                        "theta_bound": 0.5,
+                        "profile": "theory",
+                        "constant": 1e-4,
+                        "batches": 3,
+                        "max_rounds": 3,
+                    },
+                ),
+                users=401,
+                groups=False,
+                adversaries=(orthogonal_rows,),
+                note="later rows weigh less than the matrix's bound; gradients at one theta are not opposite",
+            ),
         ),
         "shuffle-linucb": (
             Case(
@@ -256,21 +286,21 @@ def replay_many(case: Case, pairs: int, epsilon: float, delta: float, seed: int 
 def replay_one(
     case: Case, index: int, adversary: Adversary, epsilon: float, delta: float, seed: int, **options: Any
 ) -> Outcome:
-    """Pair number ``index`` of a case; every eighth is saved and loaded, some decide in groups or are paid late."""
+    """Pair number ``index`` of a case; some are saved and loaded, decide in groups or are paid late."""
     rng = np.random.default_rng([seed, index])
     terms = {"epsilon": epsilon, "delta": delta, "seed": int(index)}
-    arguments = {**_BASE, **terms, **case.settings[index % len(case.settings)], **options}
+    arguments = {**_BASE, **terms, **case.setting(index), **options}
     first, second = (make_policy(case.policy, **arguments) for _ in range(2))
     return replay(first, second, _world(case, index, first, adversary, rng), rng)
 
 
 def _world(case: Case, index: int, policy: Policy, adversary: Adversary, rng: np.random.Generator) -> World:
-    save_at = int(rng.integers(1, case.users)) if index % 8 == 3 else None
+    save_at = int(rng.integers(1, case.users)) if rng.random() < 0.125 else None
     if case.driven:
         # The first leaf of a later epoch has the longest column, and theta is no longer 0.
         end = _BOUNDARIES[-1] if policy.setting.horizon is None else None
         return driven_world(rng, policy, adversary, users=case.users, user=end, save_at=save_at)
-    late, group = case.absent and index % 3 == 1, 3 if case.groups and index % 5 == 4 else 1
-    boundary = policy.setting.horizon is None and policy.guarantee == "joint" and index // len(case.settings) % 2 == 0
+    late, group = case.absent and rng.random() < 0.35, 3 if case.groups and rng.random() < 0.25 else 1
+    boundary = policy.setting.horizon is None and policy.guarantee == "joint" and index % 2 == 0
     user = int(rng.choice(_BOUNDARIES)) if boundary else None
     return make_world(rng, policy, adversary, users=case.users, late=late, user=user, save_at=save_at, group=group)

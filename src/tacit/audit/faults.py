@@ -117,6 +117,46 @@ def call_noise_halved() -> tuple[Change, ...]:
     return ((NoisyNewton, "release", release),)
 
 
+def used_noise_short() -> tuple[Change, ...]:
+    """The optimizers add two thirds of the noise that was drawn for them."""
+    original = JointGLM._refresh
+
+    def refresh(self: Any, side: int) -> None:
+        source = self.event_noise
+
+        class Short:
+            """Hands out less than it draws."""
+
+            def gaussian(self, scale: float, shape: Any) -> FloatArray:
+                return np.asarray(source.gaussian(scale, shape) * (2.0 / 3.0))
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(source, name)
+
+        self.event_noise = Short()
+        try:
+            original(self, side)
+        finally:
+            self.event_noise = source
+
+    return ((JointGLM, "_refresh", refresh),)
+
+
+def group_noise_short() -> tuple[Change, ...]:
+    """Ticks of several users have two thirds of their noise."""
+    original = streamed.StreamedPolicy._close
+    decide = base.Policy._decide
+
+    def counting(self: Any, contexts: FloatArray) -> Any:
+        self._users_of_tick = contexts.shape[0]
+        return decide(self, contexts)
+
+    def close(self: Any, draws: FloatArray) -> bool:
+        return original(self, draws * (2.0 / 3.0) if self._users_of_tick > 1 else draws)
+
+    return (base.Policy, "_decide", counting), (streamed.StreamedPolicy, "_close", close)
+
+
 def calls_uncharged() -> tuple[Change, ...]:
     original = Ledger.charge
 

@@ -32,7 +32,9 @@ equal pair of windows with probability at most N^2 c^w / 2, and w is the smalles
 **False alarms.**  How many tests there are follows from the shapes alone.  Repeats have half of ``failure``, all other
 tests equal shares of the rest: by the union bound ``failure`` bounds the probability of any finding when the noise is
 right, however the tests depend on each other.  Assumed is that the number of a run's releases does not depend on its
-noise.  Discrete Gaussian noise is treated as normal; the lemma of ``privacy.lattice`` says how little that changes.
+noise.  Optimizer calls are triggered by released ticks, so for tables that pair ticks with calls it holds of the
+correlations, given the ticks, and of the other laws only nearly.  Discrete Gaussian noise is treated as normal; the
+lemma of ``privacy.lattice`` says how little that changes.
 """
 
 from __future__ import annotations

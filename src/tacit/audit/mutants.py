@@ -107,7 +107,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "private-refresh",
         "refresh triggered by private data",
         "replay of joint-glm, theory",
-        "one world releases",
+        "one world",
         faults.private_refresh,
     ),
     Mutant(
@@ -152,17 +152,31 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         lambda: (faults.other_steps(JointLinState, learn=faulty_steps.moved_by_a_reward),),
     ),
     Mutant(
+        "used-noise-short",
+        "two thirds of the drawn noise are added",
+        "replay of joint-glm, both optimizers",
+        "not a draw of the source",
+        faults.used_noise_short,
+    ),
+    Mutant(
+        "group-noise-short",
+        "ticks of several users have less noise",
+        "replay of joint-linucb, groups",
+        "not a draw of the source",
+        faults.group_noise_short,
+    ),
+    Mutant(
         "call-noise-halved",
         "noise of the optimizers halved, charge unchanged",
         "replay of joint-glm, both optimizers",
-        "measured mu is 1.9",
+        "charged as",
         faults.call_noise_halved,
     ),
     Mutant(
         "calls-uncharged",
         "optimizer calls are not charged",
         "replay of joint-glm, both optimizers",
-        "measured mu",
+        "charged as []",
         faults.calls_uncharged,
     ),
     Mutant(
@@ -183,7 +197,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "waiting-leaf-twice",
         "a leaf that waits at an epoch's end counted twice",
         "replay of stream-glm, ends of epochs",
-        "measured mu is 1.8",
+        "measured mu is 1.",
         faults.waiting_leaf_twice,
     ),
     Mutant(

@@ -63,7 +63,7 @@ class Outcome:
     @property
     def sound(self) -> bool:
         """Nothing but releases differs, and they differ by no more than was charged."""
-        return not self.divergences and self.worst <= 1.0 + TOLERANCE
+        return not self.divergences and bool(self.worst <= 1.0 + TOLERANCE)  # not so when it is NaN
 
 
 @dataclass
@@ -94,6 +94,7 @@ def replay(first: Policy, second: Policy, world: World, rng: np.random.Generator
     try:
         _play(run, rng)
         _compare(run, reports=True)
+        _compare_scales(session)
     except Diverged as found:
         run.divergences.append(str(found))
     ledger, budget = session.policies[0].ledger, session.policies[0].setting.budget
@@ -110,6 +111,19 @@ def replay(first: Policy, second: Policy, world: World, rng: np.random.Generator
         steps=session.steps,
         divergences=tuple(run.divergences),
     )
+
+
+def _compare_scales(session: Session) -> None:
+    """Every release has noise of the standard deviation that some ledger entry of its kind states."""
+    ledger = session.policies[0].ledger
+    assert ledger is not None
+    for kind, sds in session.sds.items():
+        match = _CALL.fullmatch(kind)
+        events = [e.event for e in ledger.entries if e.event.name.startswith("optimizer call") == bool(match)]
+        stated = [e.noise_sd for e in events if not match or e.name.startswith(f"{match[1]},")]
+        for sd in sds:
+            if not any(s is not None and math.isclose(s, sd, rel_tol=1e-9) for s in stated):
+                raise Diverged(f"{kind}: noise of standard deviation {sd:.6g}, charged as {stated}")
 
 
 def kind_ratios(costs: dict[str, Cost], ledger: Ledger, delta: float) -> dict[str, float]:
@@ -138,7 +152,10 @@ def kind_ratios(costs: dict[str, Cost], ledger: Ledger, delta: float) -> dict[st
 
 
 def _charged(ledger: Ledger, name: str, *, exact: bool = False) -> float:
-    """mu of one release of the entries of a name, or else of the largest entry that is no optimizer call."""
+    """mu of one release of the entries of a name, or else of the largest entry that is no optimizer call.
+
+    Entries of several epochs have the same mu; that each has the noise it states, `_compare_scales` sees to.
+    """
     events = [entry.event for entry in ledger.entries]
     if exact:
         found = [_single_mu(event) for event in events if name in (event.name, f"{event.name}/{name.split('/')[-1]}")]
@@ -146,7 +163,7 @@ def _charged(ledger: Ledger, name: str, *, exact: bool = False) -> float:
         found = [_mu(event) for event in events if event.name.startswith(f"{name},")]
     else:
         found = [_mu(event) for event in events if not event.name.startswith("optimizer call")]
-    return max(found, default=_NOTHING_CHARGED)
+    return max(found, default=0.0) or _NOTHING_CHARGED
 
 
 def _mu(event: PrivacyEvent) -> float:

@@ -26,7 +26,7 @@ from tacit.policies.base import Policy
 from tacit.policies.publisher import Publisher
 from tacit.privacy.continual import Stream, close_leaf
 from tacit.privacy.events import NoisySum
-from tacit.privacy.noise import NoiseSource, Shape
+from tacit.privacy.noise import FastNoise, NoiseSource, Shape
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import FloatArray
@@ -81,6 +81,10 @@ class Session:
     steps: float = math.inf
     """Smallest standard deviation of exact noise in steps of its grid."""
     world: int = 0
+    sds: dict[str, set[float]] = field(default_factory=dict)
+    """Standard deviations of the noise that world 0 released with, by kind."""
+    _unused: dict[bytes, float] = field(default_factory=dict)
+    """Draws of world 0 that were not released with yet, and their scale: each may be used once, as it is."""
     _tape: deque[tuple[str, Any]] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
@@ -128,6 +132,18 @@ class Session:
         """World 0 did something."""
         self._tape.append((kind, value))
 
+    def used(self, kind: str, noise: FloatArray, sd: float) -> None:
+        """World 0 released something with this noise, charged as noise of standard deviation ``sd``."""
+        self.sds.setdefault(kind, set()).add(sd)
+        if sd == 0.0:
+            return
+        scale = self._unused.pop(noise.tobytes(), None)
+        if scale is None:
+            raise Diverged(f"{kind}: its noise is not a draw of the source, or was used before")
+        if not math.isclose(scale, sd, rel_tol=1e-12):
+            raise Diverged(f"{kind}: noise was drawn with scale {scale!r} and is charged as {sd!r}")
+        self.draws.append((f"{kind.split(', ')[-1]}, {noise.size} entries", noise / sd))
+
     def follow(self, kind: str) -> Any:
         """World 1 does the same, or the worlds diverge."""
         if not self._tape or self._tape[0][0] != kind:
@@ -139,13 +155,15 @@ class Session:
         """World 0 drew noise; world 1 is given the same, since its releases are to be the same."""
         if self.world == 0:
             self.record(f"noise of {label}", (scale, noise))
-            self.draws.append((f"{label}, {noise.shape[-1]} entries", noise / scale))
+            self._unused.update({line.tobytes(): scale for line in np.atleast_2d(noise)})
             if source.grid is not None:
                 self.steps = min(self.steps, scale / source.grid)
             return noise
         planned, theirs = self.follow(f"noise of {label}")
         if planned != scale or theirs.shape != noise.shape:
             raise Diverged(f"noise of scale {planned!r} in one world and {scale!r} in the other")
+        if isinstance(source, FastNoise) and not _same(theirs, noise):
+            raise Diverged(f"the noise of {label} depends on one user's row")
         return np.array(theirs)
 
 
@@ -209,16 +227,21 @@ class Recorder(Publisher):
 
     def leaf(self, stream: Stream, noise: FloatArray) -> bool:
         fresh = close_leaf(stream, noise)
+        if fresh:
+            self._session.used(STREAM, noise.copy(), float(stream.scale[0]))
         self._session.record(STREAM, (fresh, stream.released.copy(), stream.noisy.copy()))
         return fresh
 
     def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:
         released = super().vector(kind, exact, noise, sd)
+        self._session.used(kind, noise.copy(), sd)
         self._session.record(kind, (exact.copy(), released.copy()))
         return released
 
     def shuffled(self, protocol: SumProtocol, rows: FloatArray, release: Callable[[], Aggregate]) -> Aggregate:
         released = release()
+        if released.protocol != protocol or released.reports != rows.shape[0]:
+            raise Diverged("a shuffled sum was released by another protocol than the one charged")
         self._session.record("shuffled sum", (protocol, _contributions(protocol, rows), released))
         return released
 
@@ -241,6 +264,8 @@ class Follower(Publisher):
         close_leaf(stream, noise + needed)
         if stream.scale[1] > 0.0 and not _same(stream.released, released):
             raise Diverged("exact noise: the other world cannot release the same value, bit for bit")
+        if fresh and not np.allclose(stream.released, released, rtol=1e-9, atol=1e-6 * float(stream.scale[0])):
+            raise Diverged("the noise that the neighbour would need is not what is added")
         stream.released[:] = released
         stream.noisy[:] = noisy
         return bool(fresh)

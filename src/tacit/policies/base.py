@@ -198,8 +198,8 @@ class Policy(ABC):
     def select_batch(self, contexts: npt.ArrayLike) -> list[Decision | InvalidInput]:
         """Choose for many users at once, shape (N, K, d), on one tick of the clock where the policy has such.
 
-        A user whose arms are not valid gets an error *in place of* a decision; the others get theirs, and do not learn
-        of it.
+        A user whose arms are not valid gets an error *in place of* a decision, and the others get theirs.  How many
+        users were valid is public: decisions are numbered.
         """
         block, refused = admit_users(contexts, self.setting)
         with self._life.free():

@@ -135,6 +135,7 @@ def closings(policy: ShuffleGLM, count: int) -> FloatArray:
         policy.state = state
         policy._close_batch()
         state.counts[ESTIMATES] = 0
+        state.counts[SIZE] = size  # open again, as only a test may
         found.append(policy.state.theta[-1])
     return np.array(found)
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from tacit.audit.checks.noise import small_policy, walk
 from tacit.audit.replay import own_registry
-from tacit.errors import AlreadyRewarded, InvalidInput, OneLife, RecoveryWarning
+from tacit.errors import InvalidInput, OneLife, RecoveryWarning
 from tacit.policies import registry
 from tacit.policies.base import Policy
 from tacit.policies.decision import Decision
@@ -68,12 +68,16 @@ def rewards_go_on() -> list[str]:
             policy, path = small_policy(3, name), Path(folder) / "state"
             decision = policy.select(np.eye(2))
             policy.save(path)
-            report = partial(_report, decision=decision)
+            report = partial(_rewarded, decision=decision)
             going = _going([partial(_itself, policy)], report)
             going += _going([partial(registry.load, path)], report)
         if going != 1:
             found.append(f"{name}: the reward of one decision was taken in by object and file")
     return found
+
+
+def _rewarded(policy: Policy, decision: Decision) -> None:
+    policy.update(decision, 1.0)
 
 
 def unmarkable_files() -> list[str]:
@@ -120,25 +124,44 @@ def copies_refused() -> list[str]:
 
 
 def one_call_at_a_time() -> list[str]:
-    """Two threads report rewards; the first is held up while it learns, and the second must wait for it."""
+    """Of two threads that decide, or report rewards, the first is held up in the middle: the second must wait."""
+    found = []
+    for first in ("select", "select_batch", "update"):
+        for second in ("select", "select_batch", "update"):
+            if _both_inside(first, second):
+                found.append(f"{first} and {second} change the state at the same time")
+    return found
+
+
+def _both_inside(*calls: str) -> bool:
     policy = small_policy()
-    decisions = [policy.select(np.eye(2)) for _ in range(2)]
+    decisions = iter([policy.select(np.eye(2)) for _ in range(2)])
     entered, may_leave = threading.Semaphore(0), threading.Event()
 
-    def held_up(memo: FloatArray, reward: float) -> None:
-        entered.release()
-        may_leave.wait(5.0)
+    def held_up(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            entered.release()
+            may_leave.wait(5.0)
+            return original(*arguments)
 
-    policy._learn = held_up  # type: ignore[method-assign]
-    threads = [threading.Thread(target=_report, args=(policy, decision)) for decision in decisions]
+        return call
+
+    policy._learn = held_up(policy._learn)  # type: ignore[method-assign]
+    policy._decide = held_up(policy._decide)  # type: ignore[method-assign]
+    targets: dict[str, Callable[[], Any]] = {
+        "select": lambda: policy.select(np.eye(2)),
+        "select_batch": lambda: policy.select_batch(np.eye(2)[None]),
+        "update": lambda: policy.update(next(decisions), 1.0),
+    }
+    threads = [threading.Thread(target=targets[call]) for call in calls]
     threads[0].start()
     entered.acquire(timeout=5.0)
     threads[1].start()
-    both = entered.acquire(timeout=0.2)
+    both = entered.acquire(timeout=0.05)
     may_leave.set()
     for thread in threads:
         thread.join()
-    return ["two threads change the state at the same time"] if both else []
+    return both
 
 
 def _itself(policy: Policy) -> Policy:
@@ -148,13 +171,6 @@ def _itself(policy: Policy) -> Policy:
 def _pickled(policy: Policy) -> Policy:
     found: Policy = pickle.loads(pickle.dumps(policy))
     return found
-
-
-def _report(policy: Policy, decision: Decision) -> None:
-    try:
-        policy.update(decision, 1.0)
-    except AlreadyRewarded:
-        return
 
 
 def recovery() -> list[str]:
@@ -170,10 +186,15 @@ def recovery() -> list[str]:
             policy.save(path)
             lives = [registry.load(path, recover=True) for _ in range(2)]
             found += [f"{name}: {text}" for text in _leftovers(lives[0], waiting)]
-            first, second = (one.noise.gaussian(1.0, 4) for one in (policy, lives[0]))
-            if np.any(first == second) or np.any(second == lives[1].noise.gaussian(1.0, 4)):
+            drawn = [_next_draws(one) for one in (policy, *lives)]
+            if np.unique(np.concatenate(drawn)).size < sum(values.size for values in drawn):
                 found.append(f"{name}: two lives of one state draw the same noise for different rows")
     return found
+
+
+def _next_draws(policy: Policy) -> FloatArray:
+    """Of all three sources."""
+    return np.concatenate([policy.noise.gaussian(1.0, 4), policy.event_noise.gaussian(1.0, 4), policy._coins.random(4)])
 
 
 def _leftovers(policy: Policy, waiting: Decision) -> list[str]:

@@ -53,9 +53,7 @@ def noise_scale() -> list[str]:
     for seed in range(40):
         policy = small_policy(seed)
         assert policy.ledger is not None
-        charged = policy.ledger.entries[0].event.noise_sd
-        assert charged is not None
-        drawn += [noise * policy.noise_scale / charged for _, noise in _draws(policy, 40)]
+        drawn += [noise for _, noise in _draws(policy, 40)]
     low, high = noise_scale_bounds(np.concatenate([np.ravel(noise) for noise in drawn]))
     return [] if low <= 1.0 <= high else [f"noise is between {low:.3f} and {high:.3f} times what was charged"]
 
@@ -162,9 +160,11 @@ def late_rows_contribute_alike() -> list[str]:
 
 def _contribution(policy: Policy, identity: int) -> FloatArray:
     state = copied(policy.state)
-    state.stream.leaf[:] = 0.0
+    leaf = state.stream.leaf
+    leaf[:] = np.random.default_rng(policy.decisions).integers(-8, 9, leaf.size)  # what waits there must not matter
+    before = leaf.copy()
     learn(state, policy._pending.memo(identity), 1.0)
-    return np.array(state.stream.leaf)
+    return np.asarray(np.round(leaf - before, 12))
 
 
 def exact_noise() -> list[str]:

@@ -44,6 +44,9 @@ def shuffled_noise() -> list[str]:
     error = 6.0 * math.sqrt(b * p * (1.0 - p) / shares.size)
     if abs(float(shares.mean()) - b * p) > error:
         return [f"a report brings {shares.mean():.3f} ones of noise to a coordinate, {b * p:.3f} were calibrated"]
+    spread, right = shares.var(axis=0), b * p * (1.0 - p)
+    if np.any(np.abs(spread / right - 1.0) > 0.1):
+        return [f"noise shares of different users vary by {spread.min():.3f}, {right:.3f} were calibrated"]
     return []
 
 

@@ -47,7 +47,7 @@ _TWO_HORIZONS: Final = ({"horizon": 40}, {"horizon": 40, "factorization": "tree"
 REPLAY_CHECKS: Final[Mapping[str, Check]] = {
     "replay of joint-glm": _replayed(_case("joint-glm", _TWO_HORIZONS, (orthogonal_rows, switching_rows)), 8),
     "replay of joint-glm, theory": _replayed(
-        _case("joint-glm", ({"horizon": 40, "profile": "theory"},), (switching_rows,)), 6
+        _case("joint-glm", ({"horizon": 40, "profile": "theory"},), (switching_rows,)), 24
     ),
     "replay of joint-glm, both optimizers": _replayed(DRIVES["joint-glm"][0], 6),
     "replay of joint-glm, movers": _replayed(DRIVES["joint-glm"][1], 3),
@@ -56,6 +56,9 @@ REPLAY_CHECKS: Final[Mapping[str, Check]] = {
         _case("stream-glm", ({"horizon": None},), (largest_contribution,)), 5
     ),
     "replay of joint-linucb": _replayed(_case("joint-linucb", ({"horizon": 40},), (largest_contribution,)), 10),
+    "replay of joint-linucb, groups": _replayed(
+        replace(_case("joint-linucb", ({"horizon": 40},), (orthogonal_rows,)), groups=True), 8
+    ),
     "replay of joint-linucb, counts": _replayed(
         _case("joint-linucb", ({"horizon": 40, "link": "log"},), (excessive_rows,)), 4
     ),
