@@ -126,3 +126,16 @@ def test_released_vectors_are_multiples_of_the_grid(name: str, profile: str | No
         assert on_grid(noise)
         assert np.any(noise)
         assert np.array_equal(released, exact + noise)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("joint-linucb", {"reward_bound": 1e5, "reward_weight": 1.0, "horizon": 1_000_000, "link": "log"}),
+        ("joint-glm", {"link": "log", "theta_bound": 8.0, "horizon": 10_000_000}),
+    ],
+)
+def test_sums_that_floats_could_not_hold_exactly_are_refused(name: str, options: dict[str, Any]) -> None:
+    setting = {"dim": 2, "epsilon": 1.0, "delta": 1e-6, "theta_bound": 2.0, "noise": "exact"}
+    with pytest.raises(InvalidInput, match="stop being exact"):
+        make_policy(name, **(setting | options))

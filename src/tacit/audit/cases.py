@@ -191,7 +191,7 @@ DRIVES: Final[Mapping[str, Sequence[Case]]] = MappingProxyType(
                 ({"horizon": 6_000, "dim": 2, "epsilon": 1.0},),
                 users=900,
                 groups=False,
-                adversaries=(opposite_rows,),
+                adversaries=(largest_gradient,),
                 note="curvature: a row's weight is below its public maximum in the first batch; score: rounded radius",
             ),
             Case(

@@ -235,12 +235,17 @@ def plan_release(
         raise InvalidInput(
             f"exact noise lives on a grid, which the {factorization} factorization leaves: use factorization='tree'"
         )
-    if source.grid is not None and horizon * row_norm > _EXACT_STEPS * source.grid:
-        raise InvalidInput(
-            f"exact sums over {horizon} leaves of rows up to {row_norm:g} could exceed 2^52 steps of {source.grid:g}, "
-            "where floats stop being exact: use a shorter horizon or smaller rewards"
-        )
+    check_exact_sums(source.grid, horizon, row_norm)
     return ContinualRelease(name, size, row_bound, row_norm, mu, chosen, source)
+
+
+def check_exact_sums(grid: float | None, rows: int, row_norm: float) -> None:
+    """Refuse sums under exact noise that could leave the integers which floats hold exactly."""
+    if grid is not None and rows * row_norm > _EXACT_STEPS * grid:
+        raise InvalidInput(
+            f"exact sums of {rows} rows of length up to {row_norm:g} could exceed 2^52 steps of {grid:g}, where floats "
+            "stop being exact: use a shorter horizon or smaller rewards"
+        )
 
 
 def start_epoch(stream: Stream, plan: ContinualRelease) -> None:

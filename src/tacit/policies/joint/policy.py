@@ -42,7 +42,7 @@ from tacit.policies.joint.steps import (
 )
 from tacit.policies.rows import RowPolicy, make_rows
 from tacit.policies.streamed import StreamedPolicy
-from tacit.privacy.continual import ContinualRelease, Stream, plan_release, released_variance
+from tacit.privacy.continual import ContinualRelease, Stream, check_exact_sums, plan_release, released_variance
 from tacit.privacy.events import DiscreteGaussianRelease, NoisySum, PrivacyEvent
 from tacit.privacy.factorization import worst_prefix_sd
 from tacit.typing import FloatArray
@@ -96,6 +96,7 @@ class JointGLM(StreamedPolicy, RowPolicy):
             options.profile, setting, options.growth, options.failure_probability, options.constant
         )
         self._call_budgets = self._plan_calls()
+        check_exact_sums(self.noise.grid, setting.horizon or 1, self._problem(0.0).residual_bound)
         stream, dim = self._open_stream(), setting.dim
         constants = np.zeros(11)
         chosen = self._constants
