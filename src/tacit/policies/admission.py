@@ -7,8 +7,7 @@ nobody learns from an error whether somebody else's arms were valid.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import numba
 import numpy as np
@@ -37,17 +36,21 @@ def first_refused(contexts: FloatArray, start: int) -> int:
     return int(contexts.shape[0])
 
 
-@cache
-def _bound_check() -> Callable[[FloatArray, int], int]:
-    """`first_refused` as machine code, without the look at types that every call of a kernel takes."""
-    check: Any = first_refused
-    return cast(Callable[[FloatArray, int], int], check.compile((numba.float64[:, :, ::1], numba.int64)))
+def _first_check(contexts: FloatArray, start: int) -> int:
+    """Replaces itself by `first_refused` as machine code: no look at types, which every call of a kernel takes."""
+    global _check
+    compiled: Any = first_refused
+    _check = compiled.compile((numba.float64[:, :, ::1], numba.int64))
+    return _check(contexts, start)
+
+
+_check: Callable[[FloatArray, int], int] = _first_check
 
 
 def admit_contexts(contexts: npt.ArrayLike, setting: Setting) -> FloatArray:
     """The arms of one user, shape (K, d), as kernels take them: shape (1, K, d)."""
     block = _block(contexts, setting.dim, 2)
-    if _bound_check()(block, 0) == 0:
+    if _check(block, 0) == 0:
         raise _refusal(block[0])
     return block
 

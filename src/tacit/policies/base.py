@@ -7,7 +7,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from os import getpid
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,7 +19,7 @@ from tacit.glm.links import LINKS, Link
 from tacit.policies import persistence
 from tacit.policies.admission import admit_contexts, admit_reward, admit_rewards, admit_rounds, admit_users
 from tacit.policies.decision import Decision, Pending
-from tacit.policies.one_life import OneLife
+from tacit.policies.one_life import ALIVE, OneLife
 from tacit.policies.publisher import DIRECT, Publisher
 from tacit.policies.setting import make_setting
 from tacit.policies.state import flatten, public_part, rebuild
@@ -189,8 +188,8 @@ class Policy(ABC):
     def select(self, contexts: npt.ArrayLike) -> Decision:
         """Choose an arm for one user, whose arms are the rows of ``contexts``, shape (K, d)."""
         block, life = admit_contexts(contexts, self.setting), self._life
-        if life.lock._is_owned() or (life.process and life.process != getpid()):
-            raise life.refusal()
+        if life.lock._is_owned() or not ALIVE[0]:
+            life.look()
         with life.lock:
             arms, memos = self._decide(block)
             return Decision(arms.item(0), self._pending.add(memos[0]))
@@ -239,8 +238,8 @@ class Policy(ABC):
     def update(self, decision: Decision | int, reward: float) -> None:
         """Report the reward of a decision: later, in any order, at most once."""
         value, life = admit_reward(reward, self.setting), self._life
-        if life.lock._is_owned() or (life.process and life.process != getpid()):
-            raise life.refusal()
+        if life.lock._is_owned() or not ALIVE[0]:
+            life.look()
         with life.lock:
             if life.claim is not None:
                 self._pending.find(decision)  # a call that is refused does not count as going on

@@ -7,6 +7,7 @@ file, takes the other's right away (docs/theory.md, "Assumptions").
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
 from collections.abc import Callable
@@ -24,6 +25,38 @@ _REENTERED = (
     "this thread is inside another call of the policy, whose state is between two steps: a signal handler or callback "
     "must not use it. Let it set a flag, and look at that after the call"
 )
+_WIPE_ON_FORK = 18
+"""Linux's MADV_WIPEONFORK, for which Python has no name."""
+
+
+class _ByProcess:
+    """The same where memory cannot be wiped: a system call for each look."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+
+    def __getitem__(self, index: int) -> int:
+        return int(self._process == os.getpid())
+
+    def __setitem__(self, index: int, value: int) -> None:
+        self._process = os.getpid()
+
+
+def _fork_mark() -> Any:
+    """Something whose first entry is 1 in this process and 0 in any that is forked from it, by whatever code.
+
+    Servers that fork in C before they know of Python run none of its hooks; but the kernel wipes the page for them.
+    """
+    try:
+        page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        page.madvise(_WIPE_ON_FORK)
+    except (AttributeError, OSError, ValueError):
+        return _ByProcess()
+    page[0] = 1
+    return page
+
+
+ALIVE: Any = _fork_mark()
 make_lock: Callable[[], Any] = threading.RLock
 """One that knows whether this thread holds it; where a plain one would wait for ever, a call is refused."""
 _LIVES: WeakSet[OneLife] = WeakSet()
@@ -58,9 +91,10 @@ class OneLife:
     """
 
     def __init__(self, *, private: bool) -> None:
+        if not ALIVE[0]:
+            begin_child()
         self._private = private
-        self.process = os.getpid() if private else 0
-        """Where a private policy lives; 0 for one that may live anywhere."""
+        self._process = os.getpid()
         self.lock: Any = make_lock()
         self.claim: Claim | None = None
         """Of the file of the last save, as long as nobody went on from it."""
@@ -68,19 +102,20 @@ class OneLife:
 
     def free(self) -> Any:
         """The lock, if this thread may wait for it."""
-        if self.lock._is_owned() or (self.process and self.process != os.getpid()):
-            raise self.refusal()
+        if self.lock._is_owned() or not ALIVE[0]:
+            self.look()
         return self.lock
 
-    def refusal(self) -> TacitError:
-        """Why this thread may not: it is inside another call, or in a process that C code forked."""
-        if self.process and self.process != os.getpid():
-            return _forked(self.process)
-        return TacitError(_REENTERED)
+    def look(self) -> None:
+        """Something is odd: this process was forked by C code, or this thread is inside another call."""
+        if not ALIVE[0]:
+            begin_child()
+        else:
+            raise TacitError(_REENTERED)
 
     def begin_child(self) -> None:
         """In a forked child: a private life ended there; any other gets a lock that nobody holds."""
-        self.lock = _Ended(self.process) if self._private else make_lock()
+        self.lock = _Ended(self._process) if self._private else make_lock()
 
     def go_on(self) -> None:
         """Learn or draw: takes the right to go on from the file of the last save, or raises when it is taken."""
@@ -98,10 +133,12 @@ class OneLife:
             raise CannotCopy(f"a private policy cannot be {how}: {_INSTEAD}")
 
 
-def _begin_child() -> None:
+def begin_child() -> None:
+    """In a forked child, before anything else: no life of the parent goes on here."""
     for life in list(_LIVES):
         life.begin_child()
+    ALIVE[0] = 1
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_child)
+    os.register_at_fork(after_in_child=begin_child)
