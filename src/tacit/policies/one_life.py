@@ -124,7 +124,7 @@ class OneLife:
             self.claim = None
 
     def saved(self, claim: Claim) -> None:
-        """The state was written to a file, which may be resumed in its place from now on."""
+        """The state is about to be written to a file, which may be resumed in its place from then on."""
         self.claim = claim if self._private else None
 
     def refuse_copies(self, how: str) -> None:
