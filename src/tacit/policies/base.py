@@ -32,7 +32,7 @@ from tacit.privacy.report import Model, PrivacyReport, no_privacy
 from tacit.typing import FloatArray, IntArray
 
 DEFAULT_REWARD_WINDOW = 100_000
-_NOTHING = np.zeros(0)
+_NOTHING, _NO_COINS = np.zeros(0), np.zeros((1, 0))
 
 
 @dataclass(frozen=True)
@@ -390,7 +390,9 @@ class Policy(ABC):
 
     def _draw_coins(self, users: int) -> FloatArray:
         count = self.coin_count
-        return self._coins.random((users, count)) if count else np.zeros((users, 0))
+        if count:
+            return self._coins.random((users, count))
+        return _NO_COINS if users == 1 else np.zeros((users, 0))
 
     def _budget(self, epsilon: float | None, delta: float | None, rounds_per_user: int) -> Budget | None:
         if self.guarantee == "none":
