@@ -45,12 +45,8 @@ class Cost:
 
     squared: float = 0.0
     """Sum of squared shifts in units of the noise's standard deviation."""
-    shift: float = 0.0
-    """Root of the sum of squared shifts."""
     llr: float = 0.0
     """Log of how much likelier the releases are in world 1 than in world 0, which made them."""
-    count: int = 0
-    """Releases whose exact value differs."""
     pairs: list[Pair] = field(default_factory=list)
     """Shuffled sums: laws of the coordinates that the replaced row changes, in the two worlds."""
 
@@ -65,9 +61,7 @@ class Cost:
         if square == 0.0:
             return
         self.squared += square / sd**2
-        self.shift = math.hypot(self.shift, math.sqrt(square))
         self.llr += float(noise @ difference - 0.5 * square) / sd**2
-        self.count += 1
 
 
 @dataclass
@@ -297,9 +291,7 @@ class Follower(Publisher):
         difference, variance = right[0] - left[0], trials * p * (1.0 - p) + rounding
         cost = self._session.cost(f"{SHUFFLED}{protocol.label}")
         cost.pairs += protocol_pairs(protocol, released.reports, left[0], right[0])
-        cost.shift = max(cost.shift, protocol.step * float(np.linalg.norm(difference)))
         cost.llr += float(np.sum((noise * difference - 0.5 * difference**2) / variance))
-        cost.count += 1
 
 
 def _contributions(protocol: SumProtocol, rows: FloatArray) -> FloatArray:

@@ -179,6 +179,10 @@ class Policy(ABC):
     def _drop_raw(self) -> None:  # noqa: B027 - a state may hold nothing secret
         """Empty every secret field of the state, and open what is to be released from now on as a new cohort."""
 
+    def _cohort(self, name: str) -> str:
+        """A cohort of this life: rows of one life are in no other's."""
+        return f"recovery {len(self.recovered_at)}, {name}" if self.recovered_at else name
+
     def _warnings(self) -> tuple[str, ...]:
         """What the privacy report must say beyond the figures."""
         return ()

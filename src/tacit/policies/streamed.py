@@ -37,8 +37,7 @@ class StreamedPolicy(Policy):
     def _charge(self, plan: ContinualRelease, epoch: int) -> None:
         """Charge an epoch to a cohort of its own: rows of one epoch, and of one life, are in no other."""
         assert self.ledger is not None
-        life = f"recovery {len(self.recovered_at)}, " if self.recovered_at else ""
-        cohort = f"{life}epoch {epoch}"
+        cohort = self._cohort(f"epoch {epoch}")
         # An epoch that was charged and then interrupted before it began is begun without a second charge.
         if all(entry.cohort != cohort for entry in self.ledger.entries):
             self.ledger.charge(plan.event(), cohort)

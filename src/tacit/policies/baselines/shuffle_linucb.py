@@ -173,8 +173,7 @@ class ShuffleLinUcb(RowPolicy):
             state.moment[:] += np.sum(vectors, axis=0)
         else:
             assert self.ledger is not None
-            life = f"recovery {len(self.recovered_at)}, " if self.recovered_at else ""
-            cohort = f"{life}batch {int(state.released[3])}"
+            cohort = self._cohort(f"batch {int(state.released[3])}")
             for event in self._batch_plan.events():
                 self.ledger.charge(event, cohort)
             rng = device_generator(self.noise)
