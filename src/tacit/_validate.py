@@ -68,6 +68,14 @@ def probability(name: str, value: object) -> float:
     return number
 
 
+def share(name: str, value: object) -> float:
+    """A number from 0 to 1, ends included."""
+    number = real(name, value)
+    if not 0.0 <= number <= 1.0:
+        raise InvalidInput(f"{name} must lie in [0, 1], got {value!r}")
+    return number
+
+
 def integer_at_least(name: str, value: object, bound: int) -> int:
     """An integer at or above ``bound``; booleans and floats are refused."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):

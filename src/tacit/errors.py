@@ -14,6 +14,7 @@
         BatchTooSmall                a shuffled batch has fewer reports than it was calibrated for
         AlreadyReleased              a shuffled batch was released before
         CalibrationError             no message of the allowed size meets the budget
+        TapeMismatch                 other randomness is asked for than a tape holds
 
 ``RecoveryWarning`` is no error: it says what a recovered policy has lost.
 """
@@ -75,6 +76,10 @@ class AlreadyReleased(TacitError):  # noqa: N818
 
 class CalibrationError(TacitError):
     """No message of the allowed size meets the budget."""
+
+
+class TapeMismatch(TacitError):  # noqa: N818
+    """A run that is played from a tape asks for another draw than the next one on it: it is not the run of the tape."""
 
 
 class RecoveryWarning(UserWarning):

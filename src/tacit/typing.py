@@ -1,8 +1,8 @@
-"""Array types used throughout the package."""
+"""Array types used throughout the package, and the numbers of a state that change."""
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+from typing import Annotated, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,3 +14,27 @@ ByteArray = npt.NDArray[np.uint8]
 Value = TypeVar("Value")
 Secret = Annotated[Value, "secret"]
 """A field of a private policy's state that depends on rows other than through releases: raw sums, rows, noise."""
+
+
+class Number(Protocol):
+    """A number of a state that changes: an array without axes, read and written as ``x[()]``."""
+
+    def __getitem__(self, index: tuple[()], /) -> float: ...
+    def __setitem__(self, index: tuple[()], value: float, /) -> None: ...
+
+
+class Count(Protocol):
+    """The same for a whole number."""
+
+    def __getitem__(self, index: tuple[()], /) -> int: ...
+    def __setitem__(self, index: tuple[()], value: int, /) -> None: ...
+
+
+def number(value: float = 0.0) -> Number:
+    """A number of a state, to begin with."""
+    return cast(Number, np.array(value, dtype=np.float64))
+
+
+def count(value: int = 0) -> Count:
+    """A whole number of a state, to begin with."""
+    return cast(Count, np.array(value, dtype=np.int64))
