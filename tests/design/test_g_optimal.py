@@ -113,10 +113,10 @@ def test_twenty_arms_in_five_dimensions_in_under_fifty_microseconds() -> None:
     sets = [ball(rng, 20, 5) for _ in range(400)]
     weights = np.zeros(20)
     g_optimal_design(sets[0], 1e-3, weights)
-    best = np.inf
+    best = np.inf  # of processor time: others may be at work on the machine
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.thread_time()
         for arms in sets:
             g_optimal_design(arms, 1e-3, weights)
-        best = min(best, (time.perf_counter() - start) / len(sets))
+        best = min(best, (time.thread_time() - start) / len(sets))
     assert best < 50e-6

@@ -11,8 +11,8 @@ from tacit.estimation.gradient import clipped_gradient_sum, gradient_grid
 from tacit.estimation.sensitivity import gradient_diameter
 from tacit.glm.links import LINKS, Link
 from tacit.glm.loss import evaluate
-from tacit.glm.rows import ALL_ROWS, no_mask, no_weights
-from tacit.typing import ByteArray, FloatArray
+from tacit.glm.rows import ALL_ROWS, RowBuffer, Selection
+from tacit.typing import ByteArray, FloatArray, count
 
 BOUND = 1.0
 WILD = [np.nan, np.inf, -np.inf, 1e300, -1e300, 1e-300, 0.0, 1.0, -1.0, 1.0 + 1e-12]
@@ -25,16 +25,20 @@ def _gradient(
     theta: FloatArray,
     bound: float = BOUND,
     mask: ByteArray | None = None,
-    selected: int = ALL_ROWS,
+    mark: int = ALL_ROWS,
     grid: float | None = None,
     reward_bound: float = 1.0,
 ) -> FloatArray:
     out = np.empty(theta.shape[0])
-    clipped_gradient_sum(
-        link.code, features, rewards, rewards.shape[0], no_mask() if mask is None else mask, selected,
-        theta, reward_bound, bound, gradient_grid(bound, grid), out,
-    )  # fmt: skip
+    selection = Selection(_buffer(features, rewards, mask), mark)
+    clipped_gradient_sum(link.code, selection, theta, reward_bound, bound, gradient_grid(bound, grid), out)
     return out
+
+
+def _buffer(features: FloatArray, rewards: FloatArray, mask: ByteArray | None = None) -> RowBuffer:
+    """Any numbers at all, also those that `rows_of` refuses."""
+    marks = np.zeros(rewards.size, dtype=np.uint8) if mask is None else mask
+    return RowBuffer(features, rewards, marks, count(rewards.size))
 
 
 def _rows(rng: np.random.Generator, rows: int, dim: int) -> tuple[FloatArray, FloatArray]:
@@ -50,10 +54,7 @@ def test_is_the_gradient_when_nothing_is_clipped(name: str) -> None:
     theta = rng.normal(size=4)
     bound = LINKS[name].residual_bound(float(np.linalg.norm(theta)), 1.0)
     expected = np.empty(4)
-    evaluate(
-        LINKS[name].code, features, rewards, 300, no_weights(), no_mask(), ALL_ROWS,
-        theta, expected, np.empty((4, 4)),
-    )  # fmt: skip
+    evaluate(LINKS[name].code, Selection(_buffer(features, rewards), ALL_ROWS), theta, expected, np.empty((4, 4)))
     found = _gradient(LINKS[name], features, rewards, theta, bound)
     np.testing.assert_allclose(found, expected, atol=1e-6 * bound)
 

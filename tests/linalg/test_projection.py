@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from tacit.linalg.projection import (
     Ellipsoid,
+    Region,
     ellipsoid_distance,
+    make_ellipsoid,
     project_ball,
     project_ball_metric,
-    project_ellipsoid,
     project_ellipsoid_metric,
-    project_intersection_metric,
+    project_region_metric,
     unbounded,
 )
 from tacit.typing import FloatArray
@@ -51,8 +52,8 @@ def test_variational_inequality(seed: int, dim: int, bounded: bool, in_metric: b
     metric = _spread(rng, dim, 1.5) if in_metric else np.eye(dim)
     far = rng.normal(size=dim) * 10.0 ** rng.uniform(-1.0, 2.0)
     near = far.copy()
-    assert project_intersection_metric(near, center, region.matrix, region.radius, ball_radius, metric)
-    assert ellipsoid_distance(near, center, region.matrix) <= region.radius * (1.0 + 1e-12)
+    assert project_region_metric(near, Region(ball_radius, region), metric)
+    assert ellipsoid_distance(near, region) <= region.radius * (1.0 + 1e-12)
     assert np.linalg.norm(near) <= ball_radius * (1.0 + 1e-12)
     slack = (_sample_inside(rng, region, ball_radius) - near) @ metric @ (far - near)
     scale = float(np.linalg.norm(metric, 2) * np.linalg.norm(far - near))
@@ -63,7 +64,7 @@ def test_points_inside_stay() -> None:
     theta = np.array([0.1, 0.2])
     for metric in (np.eye(2), np.diag([5.0, 0.1])):
         moved = theta.copy()
-        assert project_intersection_metric(moved, np.zeros(2), np.eye(2), 1.0, 1.0, metric)
+        assert project_region_metric(moved, Region(1.0, Ellipsoid(np.zeros(2), np.eye(2), 1.0)), metric)
         assert np.array_equal(moved, theta)
 
 
@@ -80,35 +81,35 @@ def test_ball_in_closed_form() -> None:
 
 def test_ellipsoid_that_is_a_ball() -> None:
     center, theta = np.array([1.0, 1.0]), np.array([4.0, 5.0])
-    project_ellipsoid(theta, center, 4.0 * np.eye(2), 1.0)
+    assert project_ellipsoid_metric(theta, Ellipsoid(center, 4.0 * np.eye(2), 1.0), np.eye(2))
     np.testing.assert_allclose(theta, center + np.array([0.3, 0.4]), rtol=1e-12)
 
 
 def test_directions_the_matrix_does_not_see_are_free() -> None:
     theta = np.array([3.0, 7.0])
-    project_ellipsoid(theta, np.zeros(2), np.diag([1.0, 0.0]), 2.0)
+    assert project_ellipsoid_metric(theta, Ellipsoid(np.zeros(2), np.diag([1.0, 0.0]), 2.0), np.eye(2))
     np.testing.assert_allclose(theta, [2.0, 7.0], rtol=1e-12)
 
 
 @pytest.mark.parametrize("condition", [1e6, 1e12])
 def test_ill_conditioned_ellipsoid(condition: float) -> None:
     theta, matrix = np.array([5.0, -4.0, 3.0]), np.diag([1.0, condition**0.5, condition])
-    near = theta.copy()
-    project_ellipsoid(near, np.zeros(3), matrix, 1.0)
-    assert ellipsoid_distance(near, np.zeros(3), matrix) == pytest.approx(1.0, rel=1e-9)
+    near, region = theta.copy(), Ellipsoid(np.zeros(3), matrix, 1.0)
+    assert project_ellipsoid_metric(near, region, np.eye(3))
+    assert ellipsoid_distance(near, region) == pytest.approx(1.0, rel=1e-9)
     multipliers = (theta - near) / (np.diag(matrix) * near)  # theta - p = m M p with one m >= 0
     np.testing.assert_allclose(multipliers, multipliers[0], rtol=1e-6)
 
 
 def test_zero_radius_leaves_the_center() -> None:
     theta, center = np.array([5.0, -4.0]), np.array([1.0, 2.0])
-    assert project_ellipsoid_metric(theta, center, np.eye(2), 0.0, np.diag([1.0, 2.0]))
+    assert project_ellipsoid_metric(theta, Ellipsoid(center, np.eye(2), 0.0), np.diag([1.0, 2.0]))
     np.testing.assert_allclose(theta, center)
 
 
 def test_says_when_the_sets_do_not_meet_or_the_metric_is_singular() -> None:
-    theta = np.array([5.0, 0.0])
-    assert not project_intersection_metric(theta, np.array([5.0, 0.0]), np.eye(2), 1.0, 1.0, np.eye(2))
+    theta, apart = np.array([5.0, 0.0]), Ellipsoid(np.array([5.0, 0.0]), np.eye(2), 1.0)
+    assert not project_region_metric(theta, Region(1.0, apart), np.eye(2))
     assert np.linalg.norm(theta) <= 1.0 + 1e-12
     before = np.array([5.0, 0.0])
     assert not project_ball_metric(before, 1.0, np.diag([1.0, 0.0]))
@@ -118,6 +119,7 @@ def test_says_when_the_sets_do_not_meet_or_the_metric_is_singular() -> None:
 def test_ellipsoid_values_are_checked() -> None:
     assert unbounded(3).radius == np.inf
     with pytest.raises(ValueError, match="radius must be positive"):
-        Ellipsoid(np.zeros(2), np.eye(2), 0.0)
+        make_ellipsoid(np.zeros(2), np.eye(2), 0.0)
     with pytest.raises(ValueError, match="matrix must have shape"):
-        Ellipsoid(np.zeros(2), np.eye(3), 1.0)
+        make_ellipsoid(np.zeros(2), np.eye(3), 1.0)
+    assert make_ellipsoid(np.zeros(2), np.asfortranarray([[2.0, 1.0], [1.0, 2.0]]), 1.0).matrix.flags.c_contiguous

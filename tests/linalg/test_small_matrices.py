@@ -117,3 +117,12 @@ def test_vector_helpers() -> None:
     vectors.copy_into(x, out)
     assert out.tolist() == x.tolist()
     assert vectors.identity(2).tolist() == np.eye(2).tolist()
+
+
+def test_round_to_grid() -> None:
+    for grid in (2.0**-20, 0.5, 4.0):
+        for value in (0.0, 0.3, -7.1, 1e5 / 3.0):
+            rounded = vectors.round_to_grid(value, grid)
+            assert rounded / grid == np.rint(rounded / grid)
+            assert abs(rounded - value) <= 0.5 * grid
+    assert vectors.round_to_grid(0.3, 0.0) == 0.3

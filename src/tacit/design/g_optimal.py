@@ -17,9 +17,7 @@ from tacit.linalg.solve import cholesky, invert_cholesky, quadratic_form
 from tacit.typing import FloatArray
 
 TOLERANCE = 0.05
-"""The exchange stops when max_k w_k <= (1 + TOLERANCE) sum_k pi_k w_k: at most 1.05 d, where 2 d is asked
-for.
-"""
+"""The exchange stops when max_k w_k <= (1 + TOLERANCE) sum_k pi_k w_k: at most 1.05 d, where 2 d is asked for."""
 
 _RELATIVE_FLOOR = 1e-9
 _REFRESH = 64
@@ -71,11 +69,9 @@ def _largest_squared_norm(arms: FloatArray) -> float:
 
 @kernel
 def _greedy_start(arms: FloatArray, weights: FloatArray) -> None:
-    """Equal weight on arms that are far from the span of those before (pivoted Gram-Schmidt), at most d
-    of them.
+    """Equal weight on at most d arms, each far from the span of those before it (pivoted Gram-Schmidt).
 
-    Kumar and Yildirim (2005) start the minimum-volume ellipsoid in the same way: few points, all
-    directions.
+    Kumar and Yildirim (2005) start the minimum-volume ellipsoid in the same way: few points, all directions.
     """
     count, dim = arms.shape
     residual = arms.copy()
@@ -120,7 +116,8 @@ def _refresh(arms: FloatArray, ridge: float, weights: FloatArray, inverse: Float
         matrix[i, i] += ridge
         for j in range(i):
             matrix[j, i] = matrix[i, j]
-    cholesky(matrix, matrix)  # positive definite: the ridge is at least 1e-9 of the largest eigenvalue
+    # Cannot fail: the ridge is at least 1e-9 of the largest squared norm, and rounding far below that.
+    cholesky(matrix, matrix)
     invert_cholesky(matrix, inverse)
     for k in range(count):
         variances[k] = quadratic_form(inverse, arms[k])
@@ -166,8 +163,7 @@ def _move_weight(
     to: FloatArray,
     away: FloatArray,
 ) -> None:
-    """Move the weight that maximises the determinant from ``low`` to ``high``, and update inverse and
-    variances.
+    """Move the weight that maximises the determinant from ``low`` to ``high``; inverse and variances follow.
 
     det changes by (1 + m w_h)(1 - m w_l) + m^2 w_hl^2, a concave quadratic in the moved weight m.
     """
@@ -198,9 +194,7 @@ def _move_weight(
 def _rank_one(
     arms: FloatArray, direction: FloatArray, factor: float, inverse: FloatArray, variances: FloatArray
 ) -> None:
-    """Add ``factor`` times the outer square of ``direction`` to the inverse, and what follows to the
-    variances.
-    """
+    """Add ``factor`` times the outer square of ``direction`` to the inverse; the variances follow."""
     dim = direction.shape[0]
     for i in range(dim):
         for j in range(dim):

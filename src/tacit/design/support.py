@@ -32,9 +32,7 @@ def reduce_support(arms: FloatArray, weights: FloatArray) -> None:
 
 @kernel
 def _dependency(arms: FloatArray, used: np.ndarray[tuple[int], np.dtype[np.intp]]) -> FloatArray:
-    """A nonzero combination of the columns (x x', 1) of these arms that vanishes, by elimination with
-    pivoting.
-    """
+    """Coefficients, not all 0, with which the columns (x x', 1) of these arms add up to 0: by pivoted elimination."""
     dim, columns = arms.shape[1], used.shape[0]
     rows = columns - 1
     table = np.empty((rows, columns))
@@ -84,7 +82,7 @@ def _dependency(arms: FloatArray, used: np.ndarray[tuple[int], np.dtype[np.intp]
 
 @kernel
 def _slide(weights: FloatArray, used: np.ndarray[tuple[int], np.dtype[np.intp]], direction: FloatArray) -> None:
-    """Move the weights along ``direction``, the way in which a weight vanishes soonest, until one does."""
+    """Move the weights along ``direction`` or against it, whichever makes a weight vanish sooner, until one does."""
     forward, backward = np.inf, np.inf
     for c in range(used.shape[0]):
         if direction[c] < 0.0:

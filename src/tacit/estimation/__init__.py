@@ -1,13 +1,12 @@
-"""Private optimizers: budget in, estimate and ledger entry out."""
+"""Private optimizers: plans whose noise and ledger entry come from the same numbers; `estimate` runs them."""
 
 from __future__ import annotations
 
 from tacit.estimation.descent import NoisyGradientDescent
 from tacit.estimation.newton import NoisyNewton
-from tacit.estimation.plan import Estimate, PrivateOptimizer, Problem, PublicView, Release, estimate
+from tacit.estimation.plan import PrivateOptimizer, Problem, PublicView, Release, estimate
 
 __all__ = [
-    "Estimate",
     "NoisyGradientDescent",
     "NoisyNewton",
     "PrivateOptimizer",

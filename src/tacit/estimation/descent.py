@@ -9,8 +9,8 @@ import numpy as np
 
 from tacit._compile import kernel
 from tacit._validate import integer_at_least, positive_or_inf, probability
-from tacit.estimation.plan import Problem, PublicView, Publish, Release, add_noise, gradient_sum, plan_release, project
-from tacit.glm.rows import Rows
+from tacit.estimation.plan import Problem, PublicView, Publish, Release, add_noise, gradient_sum, plan_gradients
+from tacit.glm.rows import Selection
 from tacit.privacy.noise import NoiseSource
 from tacit.typing import FloatArray
 
@@ -79,20 +79,20 @@ class NoisyGradientDescent:
 
     def release(self, noise: NoiseSource, name: str = "optimizer") -> Release:
         """Noise and event of one call."""
-        return plan_release(self.problem, self.mu, self.steps, noise, name)
+        return plan_gradients(self.problem, self.mu, self.steps, noise, name)
 
     def run(
-        self, rows: Rows, public: PublicView, draws: FloatArray, grid: float, publish: Publish = add_noise
+        self, rows: Selection, public: PublicView, release: Release, draws: FloatArray, publish: Publish = add_noise
     ) -> FloatArray:
         """The estimate from noise already drawn: the average of theta_0 to theta_{T-1}, as in the lemma."""
         problem, metric = self.problem, np.eye(self.problem.dim)
         # Divided by a public count, not by the number of rows, which is private.
         rate = self.step_size / self.public_count
         point, average = public.start.copy(), np.zeros(problem.dim)
-        project(point, public.region, problem.theta_bound, metric)
+        public.project(point, problem.theta_bound, metric)
         for step in range(self.steps):
             average += point / self.steps
-            released = publish(gradient_sum(problem, rows, point, grid), draws[step])
+            released = publish(gradient_sum(problem, rows, point, release.grid), draws[step], release.noise_sd)
             descent_step(released, problem.ridge, public.ridge_center, rate, point)
-            project(point, public.region, problem.theta_bound, metric)
+            public.project(point, problem.theta_bound, metric)
         return average

@@ -15,9 +15,9 @@ import numpy as np
 from tacit._compile import kernel
 from tacit.errors import InvalidInput
 from tacit.glm.links import mean
-from tacit.glm.rows import ALL_ROWS
+from tacit.glm.rows import Selection, has_mark
 from tacit.linalg.solve import dot
-from tacit.typing import ByteArray, FloatArray
+from tacit.typing import FloatArray
 
 _MARGIN = 1.0 - 2.0**-36
 """Room for the rounding of norms and products, up to dimension 2^15."""
@@ -40,11 +40,7 @@ def gradient_grid(residual_bound: float, noise_grid: float | None) -> float:
 @kernel
 def clipped_gradient_sum(
     link: int,
-    features: FloatArray,
-    rewards: FloatArray,
-    count: int,
-    mask: ByteArray,
-    selected: int,
+    selection: Selection,
     theta: FloatArray,
     reward_bound: float,
     residual_bound: float,
@@ -62,17 +58,19 @@ def clipped_gradient_sum(
     in the S-ball, what ``tacit.estimation.sensitivity`` derives (docs/theory.md#gradient-diameter), plus the
     grid.  Every row is worked through, selected or not, so that neither running time nor memory access shows the mask.
     """
-    dim = theta.shape[0]
+    dim, mark = theta.shape[0], selection.mark
+    features, rewards, mask, held = selection.rows
     total = np.zeros(dim, dtype=np.int64)
-    for i in range(count):
+    for i in range(held[()]):
         x = features[i]
+        reward = rewards[i]
         squared = dot(x, x)
         shrink = 1.0 / math.sqrt(squared) if squared > 1.0 else 1.0
-        residual = mean(link, shrink * dot(x, theta)) - min(max(rewards[i], 0.0), reward_bound)
+        residual = mean(link, shrink * dot(x, theta)) - min(max(reward, 0.0), reward_bound)
         factor = _MARGIN * shrink * min(max(residual, -residual_bound), residual_bound) / grid
-        if not (math.isfinite(squared) and math.isfinite(rewards[i])):
+        if not (math.isfinite(squared) and math.isfinite(reward)):
             factor = 0.0
-        if selected != ALL_ROWS and mask[i] != selected:
+        if not has_mark(mask, i, mark):
             factor = 0.0
         for j in range(dim):
             value = factor * x[j]

@@ -9,8 +9,8 @@ import numpy as np
 from tacit._compile import kernel
 from tacit._validate import integer_at_least, positive_or_inf
 from tacit.errors import InvalidInput
-from tacit.estimation.plan import Problem, PublicView, Publish, Release, add_noise, gradient_sum, plan_release, project
-from tacit.glm.rows import Rows
+from tacit.estimation.plan import Problem, PublicView, Publish, Release, add_noise, gradient_sum, plan_gradients
+from tacit.glm.rows import Selection
 from tacit.linalg.eigen import symmetric_eigen
 from tacit.linalg.projection import project_ball
 from tacit.linalg.solve import cholesky, solve_cholesky
@@ -19,7 +19,7 @@ from tacit.typing import FloatArray
 
 
 @kernel
-def preconditioner(precision: FloatArray, ridge: float, out: FloatArray) -> None:
+def positive_precision(precision: FloatArray, ridge: float, out: FloatArray) -> None:
     """The released matrix with what noise made negative cut to 0, plus ``ridge`` times the identity."""
     dim = precision.shape[0]
     work, basis, values = precision.copy(), np.empty((dim, dim)), np.empty(dim)
@@ -58,7 +58,7 @@ class NoisyNewton:
     ----------------
     Adjacency: one row (features and reward) replaced, by any numbers.  The gradient sums have l2 sensitivity
     D = ``problem.sensitivity`` (``clipped_gradient_sum``) wherever in the ball they are asked for, and
-    receive N(0, D^2 steps / mu^2 I) each: the call is mu-GDP (``plan_release``).  Start, preconditioner,
+    receive N(0, D^2 steps / mu^2 I) each: the call is mu-GDP (``plan_gradients``).  Start, preconditioner,
     ridge center and ellipsoid must be public; the number of steps is a constant
     (docs/theory.md#two-optimizers-one-charge).
     """
@@ -75,27 +75,27 @@ class NoisyNewton:
 
     def release(self, noise: NoiseSource, name: str = "optimizer") -> Release:
         """Noise and event of one call."""
-        return plan_release(self.problem, self.mu, self.steps, noise, name)
+        return plan_gradients(self.problem, self.mu, self.steps, noise, name)
 
     def run(
-        self, rows: Rows, public: PublicView, draws: FloatArray, grid: float, publish: Publish = add_noise
+        self, rows: Selection, public: PublicView, release: Release, draws: FloatArray, publish: Publish = add_noise
     ) -> FloatArray:
         """The estimate from noise already drawn: the mean of the last ``averaged`` iterates."""
         if public.precision is None:
             raise InvalidInput("precision must be given: the released matrix that preconditions the steps")
         problem, kept = self.problem, min(self.averaged, self.steps)
         metric, factor = np.empty_like(public.precision), np.empty_like(public.precision)
-        preconditioner(public.precision, problem.ridge, metric)
+        positive_precision(public.precision, problem.ridge, metric)
         if not cholesky(metric, factor):
             raise InvalidInput("no estimate: ridge must be positive")
         point, average = public.start.copy(), np.zeros(problem.dim)
         project_ball(point, problem.theta_bound)
         for step in range(self.steps):
-            released = publish(gradient_sum(problem, rows, point, grid), draws[step])
+            released = publish(gradient_sum(problem, rows, point, release.grid), draws[step], release.noise_sd)
             newton_step(released, problem.ridge, public.ridge_center, factor, point)
             # The minimum of the noisy quadratic model over ball and ellipsoid: scores stay in [-S, S], where no
             # residual is clipped.
-            project(point, public.region, problem.theta_bound, metric)
+            public.project(point, problem.theta_bound, metric)
             if step >= self.steps - kept:
                 average += point / kept
         return average

@@ -1,4 +1,4 @@
-"""What all private optimizers share: the problem, the release they plan, and the one way to run them.
+"""What all private optimizers share: the problem, the release they plan, and `estimate`, the one way to run them.
 
 An optimizer is a frozen plan.  From its parameters alone come the number of noisy gradients, their noise and
 the ledger event, so that noise and accounting cannot drift apart; data, randomness and what is already public
@@ -19,18 +19,20 @@ from tacit.errors import InvalidInput
 from tacit.estimation.gradient import clipped_gradient_sum, gradient_grid
 from tacit.estimation.sensitivity import gradient_diameter, largest_residual
 from tacit.glm.links import Link
-from tacit.glm.rows import Rows
-from tacit.linalg.projection import Ellipsoid, project_intersection_metric, unbounded
+from tacit.glm.rows import Selection
+from tacit.linalg.projection import Ellipsoid, Region, project_region_metric, unbounded
 from tacit.privacy.events import NoisySum
-from tacit.privacy.ledger import Entry, Ledger
 from tacit.privacy.noise import NoiseSource
 from tacit.typing import FloatArray
 
-Publish = Callable[[FloatArray, FloatArray], FloatArray]
-"""Makes an exact sum and its noise public; what follows may use the result, and nothing else that depends on data."""
+Publish = Callable[[FloatArray, FloatArray, float], FloatArray]
+"""Makes an exact sum public with its noise, whose standard deviation it is told.
+
+What follows may use the result, and nothing else that depends on data.
+"""
 
 
-def add_noise(exact: FloatArray, noise: FloatArray) -> FloatArray:
+def add_noise(exact: FloatArray, noise: FloatArray, noise_sd: float) -> FloatArray:
     """The release itself.  Under exact noise both are multiples of one grid, and so is what this returns."""
     return exact + noise
 
@@ -99,10 +101,11 @@ class PublicView:
         """Where the ridge pulls to: 0 unless stated."""
         return np.zeros_like(self.start) if self.center is None else self.center
 
-    @property
-    def region(self) -> Ellipsoid:
-        """The ellipsoid, or all of space."""
-        return unbounded(self.start.shape[0]) if self.ellipsoid is None else self.ellipsoid
+    def project(self, point: FloatArray, theta_bound: float, metric: FloatArray) -> None:
+        """Move ``point`` into ball and ellipsoid, to the nearest point in the norm of ``metric``."""
+        ellipsoid = unbounded(point.shape[0]) if self.ellipsoid is None else self.ellipsoid
+        if not project_region_metric(point, Region(theta_bound, ellipsoid), metric):
+            raise InvalidInput("no estimate: the ellipsoid must meet the ball of radius theta_bound")
 
 
 @dataclass(frozen=True)
@@ -133,20 +136,12 @@ class PrivateOptimizer(Protocol):
         """What a call draws and spends with this source."""
 
     def run(
-        self, rows: Rows, public: PublicView, draws: FloatArray, grid: float, publish: Publish = add_noise
+        self, rows: Selection, public: PublicView, release: Release, draws: FloatArray, publish: Publish = add_noise
     ) -> FloatArray:
         """The estimate, a pure function of rows, public view and ``draws`` (steps x dim, scale included)."""
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A private estimate and the ledger entry that paid for it."""
-
-    theta: FloatArray
-    entry: Entry
-
-
-def plan_release(problem: Problem, mu: float, steps: int, noise: NoiseSource, name: str) -> Release:
+def plan_gradients(problem: Problem, mu: float, steps: int, noise: NoiseSource, name: str) -> Release:
     """``steps`` Gaussian releases of the gradient sum that together are ``mu``-GDP.
 
     Formal guarantee
@@ -172,47 +167,34 @@ def plan_release(problem: Problem, mu: float, steps: int, noise: NoiseSource, na
     return Release(noise_sd, grid, event)
 
 
-def gradient_sum(problem: Problem, rows: Rows, theta: FloatArray, grid: float) -> FloatArray:
+def gradient_sum(problem: Problem, rows: Selection, theta: FloatArray, grid: float) -> FloatArray:
     """The exact gradient sum at a public ``theta``, before its noise."""
     total = np.empty(problem.dim)
-    clipped_gradient_sum(
-        problem.link.code,
-        rows.features,
-        rows.rewards,
-        rows.count,
-        rows.mask,
-        rows.selected,
-        theta,
-        problem.reward_bound,
-        problem.residual_bound,
-        grid,
-        total,
-    )
+    bounds = (problem.reward_bound, problem.residual_bound)
+    clipped_gradient_sum(problem.link.code, rows, theta, *bounds, grid, total)
     return total
-
-
-def project(point: FloatArray, region: Ellipsoid, radius: float, metric: FloatArray) -> None:
-    """Move ``point`` into ball and ellipsoid, to the nearest point in the norm of ``metric``."""
-    if not project_intersection_metric(point, region.center, region.matrix, region.radius, radius, metric):
-        raise InvalidInput("no estimate: the ellipsoid must meet the ball of radius theta_bound")
 
 
 def estimate(
     optimizer: PrivateOptimizer,
-    rows: Rows,
+    rows: Selection,
     public: PublicView,
     *,
-    ledger: Ledger,
+    charge: Callable[[NoisySum], object],
     noise: NoiseSource,
     name: str = "optimizer",
-    cohort: str | None = None,
-) -> Estimate:
-    """Charge the ledger, draw the noise, run: in this order, so that a refusal leaves nothing drawn."""
+    publish: Publish = add_noise,
+) -> FloatArray:
+    """Charge, draw the noise, run: in this order, so that a refusal leaves nothing drawn and nothing released.
+
+    ``charge`` takes the event of the call to the ledger, such as ``ledger.charge``, and raises where the budget does
+    not allow it; a caller for whom several calls share an entry charges that.
+    """
     problem = optimizer.problem
-    if rows.dim != problem.dim or public.start.shape != (problem.dim,):
-        found = f"{rows.dim} and {public.start.shape[0]}"
+    if rows.rows.features.shape[1] != problem.dim or public.start.shape != (problem.dim,):
+        found = f"{rows.rows.features.shape[1]} and {public.start.shape[0]}"
         raise InvalidInput(f"rows and start must have dimension {problem.dim}, got {found}")
     release = optimizer.release(noise, name)
-    entry = ledger.charge(release.event, cohort)
+    charge(release.event)
     draws = noise.gaussian(release.noise_sd, (optimizer.steps, problem.dim))
-    return Estimate(optimizer.run(rows, public, draws, release.grid), entry)
+    return optimizer.run(rows, public, release, draws, publish)

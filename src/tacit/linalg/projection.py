@@ -9,7 +9,7 @@ method on 1/norm converges monotonically), two sets by their multipliers: no alt
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,23 +25,32 @@ _MULTIPLIER_ITERATIONS = 100
 _ROUNDING = 1e-13
 
 
-@dataclass(frozen=True, slots=True)
-class Ellipsoid:
-    """The set {||theta - center||_matrix <= radius}; an infinite radius is all of space."""
+class Ellipsoid(NamedTuple):
+    """The set {||theta - center||_matrix <= radius}; an infinite radius is all of space.
+
+    ``matrix`` is positive semidefinite: directions that it does not see are unbounded.
+    """
 
     center: FloatArray
     matrix: FloatArray
     radius: float
 
-    def __post_init__(self) -> None:
-        # One memory layout, so that kernels compile once.
-        for name in ("center", "matrix"):
-            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float64))
-        dim = self.center.shape[0]
-        if self.matrix.shape != (dim, dim):
-            raise InvalidInput(f"matrix must have shape {(dim, dim)}, got {self.matrix.shape}")
-        if not self.radius > 0.0:
-            raise InvalidInput(f"radius must be positive, got {self.radius}")
+
+class Region(NamedTuple):
+    """Where the ball of this radius around 0 and the ellipsoid meet; an infinite radius drops its set."""
+
+    ball_radius: float
+    ellipsoid: Ellipsoid
+
+
+def make_ellipsoid(center: FloatArray, matrix: FloatArray, radius: float) -> Ellipsoid:
+    """An ellipsoid, checked, in the one memory layout that kernels are compiled for."""
+    c, m = (np.ascontiguousarray(array, dtype=np.float64) for array in (center, matrix))
+    if m.shape != (c.size, c.size):
+        raise InvalidInput(f"matrix must have shape {(c.size, c.size)}, got {m.shape}")
+    if not radius > 0.0:
+        raise InvalidInput(f"radius must be positive, got {radius}")
+    return Ellipsoid(c, m, float(radius))
 
 
 def unbounded(dim: int) -> Ellipsoid:
@@ -59,8 +68,9 @@ def project_ball(theta: FloatArray, radius: float) -> None:
 
 
 @kernel
-def ellipsoid_distance(theta: FloatArray, center: FloatArray, matrix: FloatArray) -> float:
+def ellipsoid_distance(theta: FloatArray, ellipsoid: Ellipsoid) -> float:
     """``||theta - center||_matrix``."""
+    center, matrix = ellipsoid.center, ellipsoid.matrix
     total = 0.0
     for i in range(theta.shape[0]):
         row = 0.0
@@ -92,44 +102,38 @@ def secular_root(curvatures: FloatArray, coordinates: FloatArray, radius: float)
 
 
 @kernel
-def project_ellipsoid_metric(
-    theta: FloatArray, center: FloatArray, matrix: FloatArray, radius: float, metric: FloatArray
-) -> bool:
-    """Project ``theta`` on {||theta - center||_matrix <= radius} in the norm of ``metric``, in place.
+def project_ellipsoid_metric(theta: FloatArray, ellipsoid: Ellipsoid, metric: FloatArray) -> bool:
+    """Project ``theta`` on the ellipsoid in the norm of ``metric``, in place; a radius of 0 leaves the center.
 
-    ``matrix`` is positive semidefinite (directions it does not see are unbounded), ``metric`` positive
-    definite; a radius of 0 leaves the center.  False, with ``theta`` unchanged, when ``metric`` has no
-    Cholesky factor.
+    False, with ``theta`` unchanged, when ``metric`` has no Cholesky factor.
     """
-    if ellipsoid_distance(theta, center, matrix) <= radius:
+    if ellipsoid_distance(theta, ellipsoid) <= ellipsoid.radius:
         return True
-    dim = theta.shape[0]
+    dim, center = theta.shape[0], ellipsoid.center
     factor = np.empty((dim, dim))
     if not cholesky(metric, factor):
         return False
-    if radius > 0.0:
-        _shrink_in_eigenbasis(theta, center, matrix, radius, factor)
-    distance = ellipsoid_distance(theta, center, matrix)
-    pull = min(1.0, max(radius, 0.0) / distance)  # what rounding left outside goes along the ray
+    if ellipsoid.radius > 0.0:
+        _shrink_in_eigenbasis(theta, ellipsoid, factor)
+    distance = ellipsoid_distance(theta, ellipsoid)
+    pull = min(1.0, max(ellipsoid.radius, 0.0) / distance)  # what rounding left outside goes along the ray
     for i in range(dim):
         theta[i] = center[i] + pull * (theta[i] - center[i])
     return True
 
 
 @kernel
-def _shrink_in_eigenbasis(
-    theta: FloatArray, center: FloatArray, matrix: FloatArray, radius: float, factor: FloatArray
-) -> None:
-    """In coordinates where the metric is the identity and ``matrix`` diagonal, shrink by the secular root."""
-    dim = theta.shape[0]
-    basis, curvatures, coordinates, offset = _whiten(matrix, factor)
+def _shrink_in_eigenbasis(theta: FloatArray, ellipsoid: Ellipsoid, factor: FloatArray) -> None:
+    """In coordinates where the metric is the identity and the matrix diagonal, shrink by the secular root."""
+    dim, center = theta.shape[0], ellipsoid.center
+    basis, curvatures, coordinates, offset = _whiten(ellipsoid.matrix, factor)
     for i in range(dim):
         for j in range(i, dim):
             offset[i] += factor[j, i] * (theta[j] - center[j])
     for i in range(dim):
         for j in range(dim):
             coordinates[i] += basis[j, i] * offset[j]
-    multiplier = secular_root(curvatures, coordinates, radius)
+    multiplier = secular_root(curvatures, coordinates, ellipsoid.radius)
     for i in range(dim):
         offset[i] = 0.0
         for j in range(dim):
@@ -163,62 +167,45 @@ def _whiten(matrix: FloatArray, factor: FloatArray) -> tuple[FloatArray, FloatAr
 
 
 @kernel
-def project_ellipsoid(theta: FloatArray, center: FloatArray, matrix: FloatArray, radius: float) -> None:
-    """Euclidean projection on {||theta - center||_matrix <= radius}, in place."""
-    project_ellipsoid_metric(theta, center, matrix, radius, identity(theta.shape[0]))
-
-
-@kernel
 def project_ball_metric(theta: FloatArray, radius: float, metric: FloatArray) -> bool:
-    """Project on the Euclidean ball around 0 in the norm of ``metric``, in place; returns likewise."""
+    """Project on the Euclidean ball around 0 in the norm of ``metric``, in place.
+
+    False, with ``theta`` unchanged, when ``metric`` has no Cholesky factor.
+    """
     dim = theta.shape[0]
-    return project_ellipsoid_metric(theta, np.zeros(dim), identity(dim), radius, metric)
+    return project_ellipsoid_metric(theta, Ellipsoid(np.zeros(dim), identity(dim), radius), metric)
 
 
 @kernel
-def project_intersection_metric(
-    theta: FloatArray,
-    center: FloatArray,
-    matrix: FloatArray,
-    radius: float,
-    ball_radius: float,
-    metric: FloatArray,
-) -> bool:
-    """Project on {||theta - center||_matrix <= radius, ||theta|| <= ball_radius} in the norm of ``metric``.
+def project_region_metric(theta: FloatArray, region: Region, metric: FloatArray) -> bool:
+    """Project on a region in the norm of ``metric``, in place.
 
-    An infinite ``radius`` or ``ball_radius`` drops that set.  When both sets bind, the multiplier of the
-    ellipsoid is bracketed and found by regula falsi (Illinois), the ball being solved exactly inside: the
-    distance to the center decreases in it.  False, with ``theta`` in the ball and as near to the ellipsoid
-    as found, when the sets do not meet.
+    When both of its sets bind, the multiplier of the ellipsoid is bracketed and found by regula falsi (Illinois), the
+    ball being solved exactly inside: the distance to the center decreases in it.  False, with ``theta`` in the ball
+    and as near to the ellipsoid as found, when the sets do not meet.
     """
     start, trial = theta.copy(), theta.copy()
-    if not project_ball_metric(theta, ball_radius, metric):
+    if not project_ball_metric(theta, region.ball_radius, metric):
         return False
-    if ellipsoid_distance(theta, center, matrix) <= radius:
+    if ellipsoid_distance(theta, region.ellipsoid) <= region.ellipsoid.radius:
         return True
-    if not project_ellipsoid_metric(trial, center, matrix, radius, metric):
+    if not project_ellipsoid_metric(trial, region.ellipsoid, metric):
         return False
-    if norm(trial) <= ball_radius:
+    if norm(trial) <= region.ball_radius:
         copy_into(trial, theta)
         return True
-    return _both_bind(start, center, matrix, radius, ball_radius, metric, theta)
+    return _both_bind(start, region, metric, theta)
 
 
 @kernel
 def _penalised_in_ball(
-    theta: FloatArray,
-    center: FloatArray,
-    matrix: FloatArray,
-    ball_radius: float,
-    metric: FloatArray,
-    multiplier: float,
-    out: FloatArray,
+    theta: FloatArray, region: Region, metric: FloatArray, multiplier: float, out: FloatArray
 ) -> float:
     """Minimise metric distance^2 + multiplier * ellipsoid distance^2 over the ball; returns the latter.
 
     Both terms are divided by 1 + multiplier, so that no multiplier is too large.
     """
-    dim = theta.shape[0]
+    dim, center, matrix = theta.shape[0], region.ellipsoid.center, region.ellipsoid.matrix
     share = 1.0 / (1.0 + multiplier)
     combined, factor = np.empty((dim, dim)), np.empty((dim, dim))
     for i in range(dim):
@@ -229,24 +216,17 @@ def _penalised_in_ball(
     if not cholesky(combined, factor):
         return math.inf
     solve_cholesky(factor, out, out)
-    project_ball_metric(out, ball_radius, combined)
-    return ellipsoid_distance(out, center, matrix)
+    project_ball_metric(out, region.ball_radius, combined)  # cannot fail: ``combined`` has a factor
+    return ellipsoid_distance(out, region.ellipsoid)
 
 
 @kernel
-def _both_bind(
-    start: FloatArray,
-    center: FloatArray,
-    matrix: FloatArray,
-    radius: float,
-    ball_radius: float,
-    metric: FloatArray,
-    theta: FloatArray,
-) -> bool:
+def _both_bind(start: FloatArray, region: Region, metric: FloatArray, theta: FloatArray) -> bool:
     """Write into ``theta`` the point whose multiplier puts it on both boundaries, from the inner side."""
-    low, low_gap = 0.0, ellipsoid_distance(theta, center, matrix) / radius - 1.0
+    radius = region.ellipsoid.radius
+    low, low_gap = 0.0, ellipsoid_distance(theta, region.ellipsoid) / radius - 1.0
     high, high_gap, remaining, last_side = 0.0, low_gap, 1.0, 0
-    unit = trace(metric) / max(trace(matrix), 1e-300)
+    unit = trace(metric) / max(trace(region.ellipsoid.matrix), 1e-300)
     trial = theta.copy()
     for _ in range(_MULTIPLIER_ITERATIONS):
         bracketed = high_gap <= 0.0
@@ -258,7 +238,7 @@ def _both_bind(
             middle = unit if high == 0.0 else 16.0 * high
             if middle > 1e15 * max(unit, 1.0):
                 break
-        gap = _penalised_in_ball(start, center, matrix, ball_radius, metric, middle, trial) / radius - 1.0
+        gap = _penalised_in_ball(start, region, metric, middle, trial) / radius - 1.0
         if gap <= 0.0:
             low_gap *= 0.5 if last_side == -1 else 1.0
             high, high_gap, remaining, last_side = middle, gap, -gap, -1

@@ -55,3 +55,11 @@ def identity(dim: int) -> FloatArray:
     for i in range(dim):
         out[i, i] = 1.0
     return out
+
+
+@kernel
+def round_to_grid(value: float, grid: float) -> float:
+    """The nearest multiple of ``grid``, a power of two; the value itself when ``grid`` is 0, which stands for none."""
+    if grid > 0.0:
+        return float(grid * np.rint(value / grid))
+    return value
