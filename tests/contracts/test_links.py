@@ -12,7 +12,6 @@ from scipy import special
 
 from tacit.errors import InvalidInput
 from tacit.glm.links import LINKS, Link, bounded_variance
-from tacit.policies.setting import make_setting
 from tacit.typing import FloatArray
 from tests.contracts.links import BOUND_CHECKS, LINK_CHECKS, THETA_BOUNDS, breaches, check_link
 
@@ -228,8 +227,5 @@ def test_no_bound_has_a_default() -> None:
 
 
 def test_a_link_without_kernels_is_refused_where_kernels_are_needed() -> None:
-    setting = make_setting(
-        dim=2, horizon=10, link=Cloglog(), theta_bound=1.0, reward_bound=None, kappa=None, kappa_star=None, budget=None
-    )
     with pytest.raises(InvalidInput, match="cloglog has no compiled kernels"):
-        _ = setting.link.code
+        _ = Cloglog().code

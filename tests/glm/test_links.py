@@ -120,7 +120,7 @@ def test_kernels_refuse_an_unknown_code(code: int) -> None:
         links.sample_reward(code, 0.5, 1.0, 0.3)
 
 
-def test_codes_are_those_of_saved_states() -> None:
+def test_codes_of_the_packages_links() -> None:
     assert {name: link.code for name, link in LINKS.items()} == {"logistic": 0, "probit": 1, "identity": 2, "log": 3}
 
 

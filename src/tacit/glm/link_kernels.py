@@ -1,8 +1,9 @@
 """Compiled functions of a link: mean, derivative, antiderivative, and a reward drawn from its distribution.
 
 They dispatch on an integer code here and nowhere else, so that a kernel of any other module takes ``link.code`` and
-stays free of branches on links.  A code that none of them knows is an error: to go on with some other link's mean
-would void every bound that was computed for the right one.
+stays free of branches on links.  Codes that are not of the package's links go to `tacit.glm.link_table`, where links
+from outside are registered.  A code that is unknown there too is an error: to go on with some other link's mean would
+void every bound that was computed for the right one.
 
 Mean, derivative and antiderivative are finite for every score with ``|z| <= 700``: no overflow, no NaN, and a
 derivative that is never negative.
@@ -16,15 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._compile import kernel
+from tacit.glm.link_table import ANTIDERIVATIVE, DERIVATIVE, MEAN, REWARD, registered, two_valued_reward
 from tacit.typing import FloatArray
 
 LOGISTIC, PROBIT, IDENTITY, LOG = 0, 1, 2, 3
-"""Codes are saved with a policy's state: append new ones, never renumber."""
+"""Codes of the package's links."""
 MAX_SCORE = 700.0
 MAX_RATE = 700.0
 """Largest Poisson rate that can be sampled: above it exp(-rate), where the sum starts, underflows."""
 
-MEAN, DERIVATIVE, ANTIDERIVATIVE = 0, 1, 2
 SQRT_HALF = math.sqrt(0.5)
 INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
 
@@ -41,7 +42,7 @@ def mean(link: int, z: float) -> float:
         return z
     if link == LOG:
         return math.exp(min(z, MAX_SCORE))
-    raise ValueError("unknown link code")
+    return registered(MEAN, link, (float(z),))
 
 
 @kernel
@@ -56,7 +57,7 @@ def derivative(link: int, z: float) -> float:
         return 1.0
     if link == LOG:
         return math.exp(min(z, MAX_SCORE))
-    raise ValueError("unknown link code")
+    return registered(DERIVATIVE, link, (float(z),))
 
 
 @kernel
@@ -72,7 +73,7 @@ def antiderivative(link: int, z: float) -> float:
     if link == LOG:
         # Beyond the saturated mean: its straight continuation, so that the loss stays convex.
         return math.exp(min(z, MAX_SCORE)) * (1.0 + max(z - MAX_SCORE, 0.0))
-    raise ValueError("unknown link code")
+    return registered(ANTIDERIVATIVE, link, (float(z),))
 
 
 @kernel
@@ -84,8 +85,8 @@ def sample_reward(link: int, expected: float, reward_bound: float, uniform: floa
     if link == LOG:
         return min(reward_bound, _poisson(expected, uniform))
     if link in (LOGISTIC, PROBIT, IDENTITY):
-        return reward_bound if uniform * reward_bound < expected else 0.0
-    raise ValueError("unknown link code")
+        return two_valued_reward(expected, reward_bound, uniform)
+    return registered(REWARD, link, (float(expected), float(reward_bound), float(uniform)))
 
 
 @kernel

@@ -1,14 +1,8 @@
-"""Links: the mean reward mu(z) at the score z = <x, theta>, and everything else that depends on the link.
-
-``Link`` is the interface, and says what a link must state; ``CompiledLink`` has kernels and so can be used by
-policies.  ``LINKS`` has those of the package.  Sensitivities, and with them the scale of the noise, rest on the bounds
-that a link states: the contract suite in ``tests/contracts/links.py`` checks them for any object of this interface.
-"""
+"""The package's links, those that were registered from outside, and the kernels that dispatch on them."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -16,24 +10,22 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import InvalidInput
+from tacit.glm.link import ClickLink, CompiledLink, Link, bounded_variance, checked_bound
 from tacit.glm.link_kernels import (
-    ANTIDERIVATIVE,
-    DERIVATIVE,
     IDENTITY,
     INV_SQRT_2PI,
     LOG,
     LOGISTIC,
     MAX_RATE,
     MAX_SCORE,
-    MEAN,
     PROBIT,
     antiderivative,
     derivative,
-    evaluate_each,
     mean,
-    sample_each,
     sample_reward,
 )
+from tacit.glm.link_names import add_link_name
+from tacit.glm.link_table import LinkKernels, add_kernels, two_valued_reward
 from tacit.typing import FloatArray
 
 __all__ = [
@@ -43,158 +35,23 @@ __all__ = [
     "LOGISTIC",
     "MAX_SCORE",
     "PROBIT",
+    "ClickLink",
     "CompiledLink",
     "Link",
+    "LinkKernels",
     "antiderivative",
     "bounded_variance",
     "checked_bound",
     "derivative",
     "get_link",
     "mean",
+    "register_link",
     "sample_reward",
+    "two_valued_reward",
 ]
 
 
-class Link(ABC):
-    """A link and everything that follows from it and from public bounds alone.
-
-    ``theta_bound`` is S throughout: the score of a feature vector in the unit ball lies in [-S, S].
-    ``reward_bound`` is R: rewards lie in [0, R].  Abstract members have no default, as none would be safe: a bound
-    that is too small makes the noise too small, and nothing in a run would show it.
-    """
-
-    __slots__ = ()  # shared by every policy of a process: nothing can be assigned
-
-    default_reward_bound: float = 1.0
-    """R unless the caller gives one."""
-    clips_rewards: bool = False
-    """Whether observations are unbounded, so that rewards above R count as R; otherwise they are refused."""
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """What users call the link."""
-
-    @property
-    def code(self) -> int:
-        """What compiled kernels know the link by."""
-        raise InvalidInput(f"the link {self.name} has no compiled kernels, so that no policy can use it")
-
-    @abstractmethod
-    def mean(self, scores: npt.ArrayLike) -> FloatArray:
-        """mu, elementwise: increasing."""
-
-    @abstractmethod
-    def derivative(self, scores: npt.ArrayLike) -> FloatArray:
-        """mu', elementwise: never negative."""
-
-    @abstractmethod
-    def antiderivative(self, scores: npt.ArrayLike) -> FloatArray:
-        """An antiderivative of mu, elementwise."""
-
-    @property
-    @abstractmethod
-    def inflections(self) -> tuple[float, ...]:
-        """Every score at which mu'' changes its sign; mu' is monotone between neighbouring ones and beyond them."""
-
-    @abstractmethod
-    def curvature_bound(self, theta_bound: float) -> float:
-        """Bound on abs(mu'') over [-S, S]: how fast a weight can change with the score."""
-
-    @abstractmethod
-    def variance_bound(self, scores: npt.ArrayLike, reward_bound: float) -> FloatArray:
-        """Bound on the variance of a reward at each score."""
-
-    @abstractmethod
-    def sample_rewards(self, scores: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
-        """Rewards in [0, R] of a simulated user at each score, as a function of numbers uniform in [0, 1)."""
-
-    @abstractmethod
-    def simulated_reward_bound(self, theta_norm: float) -> float:
-        """R for a simulated instance whose parameter has this norm: no mean is above it."""
-
-    @property
-    def has_negative_means(self) -> bool:
-        """Whether some scores have no reward in [0, R] with their mean, so that a simulation must avoid them."""
-        return float(self.mean(-MAX_SCORE)) < 0.0
-
-    def mean_range(self, theta_bound: float) -> tuple[float, float]:
-        """Smallest and largest mean over [-S, S]; mu is increasing."""
-        bound = checked_bound(theta_bound)
-        return float(self.mean(-bound)), float(self.mean(bound))
-
-    def derivative_bounds(self, theta_bound: float) -> tuple[float, float]:
-        """Smallest and largest mu' over [-S, S], exact: mu' is monotone between critical scores."""
-        values = self.derivative(self._critical_scores(theta_bound))
-        return float(np.min(values)), float(np.max(values))
-
-    def kappa(self, theta_bound: float) -> float:
-        """1 / min mu' over [-S, S]; infinite where mu' underflows."""
-        smallest = self.derivative_bounds(theta_bound)[0]
-        return 1.0 / smallest if smallest > 0.0 else math.inf
-
-    def kappa_star(self, theta_bound: float) -> float:
-        """1 / max mu' over [-S, S]."""
-        return 1.0 / self.derivative_bounds(theta_bound)[1]
-
-    def residual_bound(self, theta_bound: float, reward_bound: float) -> float:
-        """Bound on abs(mu(z) - r) over scores in [-S, S] and rewards in [0, R].
-
-        R itself when the mean stays in [0, R]: the reward needs no second look at S then.
-        """
-        if self.supports(theta_bound, reward_bound):
-            return reward_bound
-        low, high = self.mean_range(theta_bound)
-        return max(reward_bound - low, high)
-
-    def pseudo_response_bound(self, theta_bound: float, reward_bound: float) -> float:
-        """max abs(r - mu(z) + mu'(z) z) over scores in [-S, S] and rewards in [0, R], exact.
-
-        The derivative of mu'(z) z - mu(z) is mu''(z) z, whose sign changes at critical scores only.
-        """
-        scores = self._critical_scores(theta_bound)
-        shifts = self.derivative(scores) * scores - self.mean(scores)
-        return max(abs(reward + float(shift)) for shift in shifts for reward in (0.0, reward_bound))
-
-    def supports(self, theta_bound: float, reward_bound: float) -> bool:
-        """Whether every mean over [-S, S] is the mean of some reward in [0, R]."""
-        low, high = self.mean_range(theta_bound)
-        return low >= 0.0 and high <= reward_bound
-
-    def _critical_scores(self, theta_bound: float) -> FloatArray:
-        """Both ends of [-S, S], 0, and the inflections inside."""
-        bound = checked_bound(theta_bound)
-        return np.array([-bound, 0.0, bound, *(z for z in self.inflections if abs(z) < bound)])
-
-
-class CompiledLink(Link):
-    """A link that the kernels of ``tacit.glm.link_kernels`` know by its code: what policies and environments run."""
-
-    __slots__ = ()
-
-    @property
-    @abstractmethod
-    def code(self) -> int:
-        """What compiled kernels know the link by."""
-
-    def mean(self, scores: npt.ArrayLike) -> FloatArray:
-        """mu, elementwise."""
-        return evaluate_each(MEAN, self.code, scores)
-
-    def derivative(self, scores: npt.ArrayLike) -> FloatArray:
-        """mu', elementwise."""
-        return evaluate_each(DERIVATIVE, self.code, scores)
-
-    def antiderivative(self, scores: npt.ArrayLike) -> FloatArray:
-        """An antiderivative of mu, elementwise."""
-        return evaluate_each(ANTIDERIVATIVE, self.code, scores)
-
-    def sample_rewards(self, scores: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
-        """Rewards in [0, R] of a simulated user at each score."""
-        return sample_each(self.code, scores, reward_bound, uniforms)
-
-
-class Logistic(CompiledLink):
+class Logistic(ClickLink):
     """mu = 1 / (1 + exp(-z)): clicks."""
 
     __slots__ = ()
@@ -207,16 +64,8 @@ class Logistic(CompiledLink):
         checked_bound(theta_bound)
         return 1.0 / (6.0 * math.sqrt(3.0))
 
-    def variance_bound(self, scores: npt.ArrayLike, reward_bound: float) -> FloatArray:
-        """That of rewards in [0, R]."""
-        return bounded_variance(self.mean(scores), reward_bound)
 
-    def simulated_reward_bound(self, theta_norm: float) -> float:
-        """A click or none."""
-        return 1.0
-
-
-class Probit(CompiledLink):
+class Probit(ClickLink):
     """mu = Phi(z): clicks whose hidden utility is Gaussian."""
 
     __slots__ = ()
@@ -229,16 +78,8 @@ class Probit(CompiledLink):
         checked_bound(theta_bound)
         return INV_SQRT_2PI * math.exp(-0.5)
 
-    def variance_bound(self, scores: npt.ArrayLike, reward_bound: float) -> FloatArray:
-        """That of rewards in [0, R]."""
-        return bounded_variance(self.mean(scores), reward_bound)
 
-    def simulated_reward_bound(self, theta_norm: float) -> float:
-        """A click or none."""
-        return 1.0
-
-
-class Identity(CompiledLink):
+class Identity(ClickLink):
     """mu = z: linear rewards."""
 
     __slots__ = ()
@@ -250,10 +91,6 @@ class Identity(CompiledLink):
         """0: the weight is constant."""
         checked_bound(theta_bound)
         return 0.0
-
-    def variance_bound(self, scores: npt.ArrayLike, reward_bound: float) -> FloatArray:
-        """That of rewards in [0, R]."""
-        return bounded_variance(self.mean(scores), reward_bound)
 
     def simulated_reward_bound(self, theta_norm: float) -> float:
         """The largest mean."""
@@ -287,20 +124,40 @@ class Log(CompiledLink):
         return float(math.ceil(top + 6.0 * math.sqrt(top)))
 
 
-def bounded_variance(means: FloatArray, reward_bound: float) -> FloatArray:
-    """mu (R - mu), the largest variance of a reward in [0, R] of mean mu: that of a reward which is 0 or R."""
-    inside = np.clip(means, 0.0, reward_bound)
-    return np.asarray(inside * (reward_bound - inside))
+_links: dict[str, Link] = {link.name: link for link in (Logistic(), Probit(), Identity(), Log())}
+LINKS: Mapping[str, Link] = MappingProxyType(_links)
+"""Every link that is known now, by its name."""
 
 
-def checked_bound(theta_bound: float) -> float:
-    """S, if kernels are finite over [-S, S]."""
-    if not 0.0 <= theta_bound <= MAX_SCORE:
-        raise InvalidInput(f"theta_bound must lie in [0, {MAX_SCORE:g}], got {theta_bound}")
-    return float(theta_bound)
+def register_link(link: CompiledLink) -> None:
+    """Make a link from outside the package known by its name, with the ``kernels`` that it states.
+
+    Call it in the module that defines the link: whatever process imports the module can then use the link, and no
+    other can.  Registered again from the same class, as when a module is reloaded, it replaces the link for policies
+    that are made from then on.  For mu = 1 / (1 + exp(-8 z)):
+
+        class Steep(ClickLink):
+            name = "steep"
+            inflections = (0.0,)
+            kernels = LinkKernels(steep_mean, steep_derivative, steep_antiderivative)
+
+            def curvature_bound(self, theta_bound: float) -> float:
+                return 64.0 / (6.0 * math.sqrt(3.0))
+
+        register_link(Steep())
+    """
+    if not isinstance(link, CompiledLink) or link.kernels is None:
+        raise InvalidInput(f"a link to register must be a CompiledLink that states its kernels, got {link!r}")
+    known = _links.get(link.name)
+    if known is not None and _home(known) != _home(link):
+        raise InvalidInput(f"a link named {link.name!r} is known already: choose another name")
+    add_kernels(link.name, link.kernels)
+    _links[link.name] = link
+    add_link_name(link.name)
 
 
-LINKS: Mapping[str, Link] = MappingProxyType({link.name: link for link in (Logistic(), Probit(), Identity(), Log())})
+def _home(link: Link) -> tuple[str, str]:
+    return type(link).__module__, type(link).__qualname__
 
 
 def get_link(name: str | Link) -> Link:
@@ -308,5 +165,8 @@ def get_link(name: str | Link) -> Link:
     if isinstance(name, Link):
         return name
     if name not in LINKS:
-        raise InvalidInput(f"link must be one of {', '.join(LINKS)}, got {name!r}")
+        known = ", ".join(LINKS)
+        raise InvalidInput(
+            f"link must be one of {known}, got {name!r}; a link of your own is known once its module was imported"
+        )
     return LINKS[name]

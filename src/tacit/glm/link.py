@@ -1,0 +1,194 @@
+"""What a link is: the mean reward mu(z) at the score z = <x, theta>, and everything else that depends on it.
+
+``Link`` is the interface, and says what a link must state.  ``CompiledLink`` has kernels and so can be used by
+policies; ``ClickLink`` is one whose rewards are 0 or R.  The links themselves are in `tacit.glm.links`.
+
+Sensitivities, and with them the scale of the noise, rest on the bounds that a link states: the contract suite in
+``tests/contracts/links.py`` checks them for any object of this interface.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.errors import InvalidInput
+from tacit.glm.link_kernels import MAX_SCORE, evaluate_each, sample_each
+from tacit.glm.link_table import ANTIDERIVATIVE, DERIVATIVE, MEAN, LinkKernels, code_of
+from tacit.typing import FloatArray
+
+
+class Link(ABC):
+    """A link and everything that follows from it and from public bounds alone.
+
+    ``theta_bound`` is S throughout: the score of a feature vector in the unit ball lies in [-S, S].
+    ``reward_bound`` is R: rewards lie in [0, R].  Abstract members have no default, as none would be safe: a bound
+    that is too small makes the noise too small, and nothing in a run would show it.
+    """
+
+    __slots__ = ()  # shared by every policy of a process: nothing can be assigned
+
+    default_reward_bound: float = 1.0
+    """R unless the caller gives one."""
+    clips_rewards: bool = False
+    """Whether observations are unbounded, so that rewards above R count as R; otherwise they are refused."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What users call the link."""
+
+    @property
+    def code(self) -> int:
+        """What compiled kernels know the link by."""
+        raise InvalidInput(f"the link {self.name} has no compiled kernels, so that no policy can use it")
+
+    @abstractmethod
+    def mean(self, scores: npt.ArrayLike) -> FloatArray:
+        """mu, elementwise: increasing."""
+
+    @abstractmethod
+    def derivative(self, scores: npt.ArrayLike) -> FloatArray:
+        """mu', elementwise: never negative."""
+
+    @abstractmethod
+    def antiderivative(self, scores: npt.ArrayLike) -> FloatArray:
+        """An antiderivative of mu, elementwise."""
+
+    @property
+    @abstractmethod
+    def inflections(self) -> tuple[float, ...]:
+        """Every score at which mu'' changes its sign; mu' is monotone between neighbouring ones and beyond them."""
+
+    @abstractmethod
+    def curvature_bound(self, theta_bound: float) -> float:
+        """Bound on abs(mu'') over [-S, S]: how fast a weight can change with the score."""
+
+    @abstractmethod
+    def variance_bound(self, scores: npt.ArrayLike, reward_bound: float) -> FloatArray:
+        """Bound on the variance of a reward at each score."""
+
+    @abstractmethod
+    def sample_rewards(self, scores: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
+        """Rewards in [0, R] of a simulated user at each score, as a function of numbers uniform in [0, 1)."""
+
+    @abstractmethod
+    def simulated_reward_bound(self, theta_norm: float) -> float:
+        """R for a simulated instance whose parameter has this norm: no mean is above it."""
+
+    @property
+    def has_negative_means(self) -> bool:
+        """Whether some scores have no reward in [0, R] with their mean, so that a simulation must avoid them."""
+        return float(self.mean(-MAX_SCORE)) < 0.0
+
+    def mean_range(self, theta_bound: float) -> tuple[float, float]:
+        """Smallest and largest mean over [-S, S]; mu is increasing."""
+        bound = checked_bound(theta_bound)
+        return float(self.mean(-bound)), float(self.mean(bound))
+
+    def derivative_bounds(self, theta_bound: float) -> tuple[float, float]:
+        """Smallest and largest mu' over [-S, S], exact: mu' is monotone between critical scores."""
+        values = self.derivative(self._critical_scores(theta_bound))
+        return float(np.min(values)), float(np.max(values))
+
+    def kappa(self, theta_bound: float) -> float:
+        """1 / min mu' over [-S, S]; infinite where mu' underflows."""
+        smallest = self.derivative_bounds(theta_bound)[0]
+        return 1.0 / smallest if smallest > 0.0 else math.inf
+
+    def kappa_star(self, theta_bound: float) -> float:
+        """1 / max mu' over [-S, S]."""
+        return 1.0 / self.derivative_bounds(theta_bound)[1]
+
+    def residual_bound(self, theta_bound: float, reward_bound: float) -> float:
+        """Bound on abs(mu(z) - r) over scores in [-S, S] and rewards in [0, R].
+
+        R itself when the mean stays in [0, R]: the reward needs no second look at S then.
+        """
+        if self.supports(theta_bound, reward_bound):
+            return reward_bound
+        low, high = self.mean_range(theta_bound)
+        return max(reward_bound - low, high)
+
+    def pseudo_response_bound(self, theta_bound: float, reward_bound: float) -> float:
+        """max abs(r - mu(z) + mu'(z) z) over scores in [-S, S] and rewards in [0, R], exact.
+
+        The derivative of mu'(z) z - mu(z) is mu''(z) z, whose sign changes at critical scores only.
+        """
+        scores = self._critical_scores(theta_bound)
+        shifts = self.derivative(scores) * scores - self.mean(scores)
+        return max(abs(reward + float(shift)) for shift in shifts for reward in (0.0, reward_bound))
+
+    def supports(self, theta_bound: float, reward_bound: float) -> bool:
+        """Whether every mean over [-S, S] is the mean of some reward in [0, R]."""
+        low, high = self.mean_range(theta_bound)
+        return low >= 0.0 and high <= reward_bound
+
+    def _critical_scores(self, theta_bound: float) -> FloatArray:
+        """Both ends of [-S, S], 0, and the inflections inside."""
+        bound = checked_bound(theta_bound)
+        return np.array([-bound, 0.0, bound, *(z for z in self.inflections if abs(z) < bound)])
+
+
+class CompiledLink(Link):
+    """A link that compiled kernels know by its code: what policies and environments run.
+
+    The package's links have branches in ``tacit.glm.link_kernels``.  One from outside states its ``kernels`` and is
+    given a code by ``tacit.glm.links.register_link``.
+    """
+
+    __slots__ = ()
+
+    kernels: LinkKernels | None = None
+    """The functions of a link from outside the package."""
+
+    @property
+    def code(self) -> int:
+        """What compiled kernels know the link by; for a link from outside, in this process only."""
+        return code_of(self.name, self.kernels)
+
+    def mean(self, scores: npt.ArrayLike) -> FloatArray:
+        """mu, elementwise."""
+        return evaluate_each(MEAN, self.code, scores)
+
+    def derivative(self, scores: npt.ArrayLike) -> FloatArray:
+        """mu', elementwise."""
+        return evaluate_each(DERIVATIVE, self.code, scores)
+
+    def antiderivative(self, scores: npt.ArrayLike) -> FloatArray:
+        """An antiderivative of mu, elementwise."""
+        return evaluate_each(ANTIDERIVATIVE, self.code, scores)
+
+    def sample_rewards(self, scores: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
+        """Rewards in [0, R] of a simulated user at each score."""
+        return sample_each(self.code, scores, reward_bound, uniforms)
+
+
+class ClickLink(CompiledLink):
+    """A link whose simulated rewards are 0 or R: nothing in [0, R] of the same mean varies more."""
+
+    __slots__ = ()
+
+    def variance_bound(self, scores: npt.ArrayLike, reward_bound: float) -> FloatArray:
+        """That of rewards in [0, R]."""
+        return bounded_variance(self.mean(scores), reward_bound)
+
+    def simulated_reward_bound(self, theta_norm: float) -> float:
+        """A click or none."""
+        return 1.0
+
+
+def bounded_variance(means: FloatArray, reward_bound: float) -> FloatArray:
+    """mu (R - mu), the largest variance of a reward in [0, R] of mean mu: that of a reward which is 0 or R."""
+    inside = np.clip(means, 0.0, reward_bound)
+    return np.asarray(inside * (reward_bound - inside))
+
+
+def checked_bound(theta_bound: float) -> float:
+    """S, if kernels are finite over [-S, S]."""
+    if not 0.0 <= theta_bound <= MAX_SCORE:
+        raise InvalidInput(f"theta_bound must lie in [0, {MAX_SCORE:g}], got {theta_bound}")
+    return float(theta_bound)
