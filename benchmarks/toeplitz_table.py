@@ -1,12 +1,15 @@
-"""Optimise the coefficients of `tacit.privacy._toeplitz_table` and print the table.
+"""Optimise the coefficients of the table in `tacit.privacy._toeplitz_table` and print its lines.
 
 For each horizon on a grid, minimises (column norm of C) x (last row norm of B), both in closed form, over
-the decays and weights of the buffers.  Neighbouring horizons start from each other's optimum.
+the decays and weights of the buffers.  Neighbouring horizons start from each other's optimum.  The minimum is flat:
+another version of SciPy may stop at other coefficients of the same loss.
 
     python benchmarks/toeplitz_table.py
 """
 
 from __future__ import annotations
+
+import sys
 
 import numpy as np
 from scipy.optimize import minimize
@@ -44,30 +47,39 @@ def loss(parameters: FloatArray, horizon: int) -> float:
     return 0.5 * float(np.log(column_norm_squared(decay, weight, horizon) * error))
 
 
+def optimum(horizon: int, start: FloatArray) -> tuple[FloatArray, float]:
+    """The best point found from ``start`` and from a ladder of decays, buffers in order, and its loss."""
+    best, best_loss = start, np.inf
+    ladder = np.log(np.geomspace(1.0 / horizon, 1.0, BUFFERS))
+    for guess in (start, np.concatenate([ladder, np.linspace(-0.5 * np.log(horizon), -1.2, BUFFERS)])):
+        point = guess
+        for _ in range(4):
+            found = minimize(
+                loss,
+                point,
+                args=(horizon,),
+                method="Nelder-Mead",
+                options={"maxfev": 20_000, "maxiter": 20_000, "xatol": 1e-6, "fatol": 1e-10, "adaptive": True},
+            )
+            point = found.x
+        if found.fun < best_loss:
+            best, best_loss = found.x, float(found.fun)
+    order = np.argsort(best[:BUFFERS])
+    return np.concatenate([best[:BUFFERS][order], best[BUFFERS:][order]]), best_loss
+
+
+def table_line(log2_horizon: int, parameters: FloatArray) -> str:
+    """A line of the table: log2(horizon), the rates and the logarithms of the weights."""
+    rate, log_weight = (" ".join(f"{value:10.6f}" for value in part) for part in np.split(parameters, 2))
+    return f"{log2_horizon:2d}  {rate}   {log_weight}"
+
+
 def main() -> None:
-    start = np.concatenate([np.log(np.geomspace(0.1, 2.0, BUFFERS)), np.full(BUFFERS, np.log(0.1))])
+    point = np.concatenate([np.log(np.geomspace(0.1, 2.0, BUFFERS)), np.full(BUFFERS, np.log(0.1))])
     for log2_horizon in LOG2_HORIZONS:
-        horizon = 2**log2_horizon
-        best, best_loss = start, np.inf
-        ladder = np.log(np.geomspace(1.0 / horizon, 1.0, BUFFERS))
-        for guess in (start, np.concatenate([ladder, np.linspace(-0.5 * np.log(horizon), -1.2, BUFFERS)])):
-            point = guess
-            for _ in range(4):
-                found = minimize(
-                    loss,
-                    point,
-                    args=(horizon,),
-                    method="Nelder-Mead",
-                    options={"maxfev": 20_000, "maxiter": 20_000, "xatol": 1e-6, "fatol": 1e-10, "adaptive": True},
-                )
-                point = found.x
-            if found.fun < best_loss:
-                best, best_loss = found.x, float(found.fun)
-        order = np.argsort(best[:BUFFERS])
-        rate, log_weight = best[:BUFFERS][order], best[BUFFERS:][order]
-        start = np.concatenate([rate, log_weight])
-        row = ", ".join(f"{value:.6f}" for value in (*rate, *log_weight))
-        print(f"    {log2_horizon}: ({row}),  # worst prefix {np.exp(best_loss):.4f}", flush=True)
+        point, least = optimum(2**log2_horizon, point)
+        print(table_line(log2_horizon, point), flush=True)
+        print(f"worst prefix at 2^{log2_horizon}: {np.exp(least):.4f}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import pytest
 
 from tacit.errors import InvalidInput
 from tacit.linalg.packing import packed_size
+from tacit.policies.state import flatten, public_part, rebuild, size_in_bytes
 from tacit.privacy.budget import Budget
 from tacit.privacy.continual import (
     ContinualRelease,
@@ -16,8 +17,11 @@ from tacit.privacy.continual import (
     close_leaf,
     contribute_outer,
     contribute_vector,
+    drop_raw,
     plan_release,
+    published,
     released_variance,
+    replay_leaf,
     start_epoch,
 )
 from tacit.privacy.ledger import Ledger
@@ -92,7 +96,7 @@ def test_charged_mu_is_that_of_the_noise_drawn(kind: str) -> None:
     ledger = Ledger(Budget(1.0, 0.02))
     ledger.charge(plan.event())
     assert ledger.mu_spent == pytest.approx(0.6, rel=1e-12)
-    assert plan.open().scale[0] == plan.noise_sd
+    assert plan.open().noise_sd[()] == plan.noise_sd
     assert plan.noise_sd == pytest.approx(math.sqrt(2.0) * plan.factorization.column_norm / 0.6)
 
 
@@ -159,9 +163,119 @@ def test_epochs_carry_public_sums_over_and_add_variances(kind: str) -> None:
     assert released_variance(stream) == pytest.approx(expected)
 
 
+def written(kind: str, source: str = "fast") -> list[tuple[Stream, Stream, FloatArray, FloatArray]]:
+    """A stream over two epochs of 128 and 256 leaves, and a twin that is given what the stream published.
+
+    After each leaf: copies of both, the noise that was drawn, and the noise that the twin took for it.
+    """
+    rng, size = np.random.default_rng(8), 3
+    first, second = (make_plan(kind, horizon, size, noise=source) for horizon in (128, 256))
+    stream, twin, plan, seen = first.open(), first.open(), first, []
+    for t in range(384):
+        row = rng.standard_normal(size)
+        for each in (stream, twin):
+            contribute_vector(each, 0, 1.0, row)
+            if t == 128:
+                start_epoch(each, second)
+        plan = first if t < 128 else second
+        noise = plan.source.gaussian(plan.noise_sd, size)
+        close_leaf(stream, noise)
+        taken = replay_leaf(twin, published(stream))
+        seen.append((copied(stream), copied(twin), noise, taken))
+    return seen
+
+
+def copied(stream: Stream) -> Stream:
+    return rebuild(stream, flatten(stream))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_replayed_twin_has_the_same_public_bits(kind: str) -> None:
+    for stream, twin, noise, taken in written(kind):
+        public = public_part(stream)
+        assert {"closed", "released", "carried_variance"} <= public.keys()
+        for path, array in public_part(twin).items():
+            assert array.tobytes() == public[path].tobytes(), path
+        sd = float(stream.noise_sd[()])
+        np.testing.assert_allclose(taken, noise, rtol=0.0, atol=1e-12 * sd)
+        for path, array in flatten(twin).items():
+            if kind == "tree":  # raw sums do not depend on noise, so that a tree's twin is the same in every bit
+                assert array.tobytes() == flatten(stream)[path].tobytes(), path
+            np.testing.assert_allclose(array, flatten(stream)[path], rtol=1e-10, atol=1e-10 * sd, err_msg=path)
+
+
+def test_a_replay_under_exact_noise_takes_the_very_noise_that_was_drawn() -> None:
+    for stream, twin, noise, taken in written("tree", "exact"):
+        assert taken.tobytes() == noise.tobytes()
+        assert all(array.tobytes() == flatten(stream)[path].tobytes() for path, array in flatten(twin).items())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_replayed_stream_is_one_that_drew_the_noise_which_the_replay_took(kind: str) -> None:
+    """It has other rows than the stream that published: what comes after is their sum, with the noise that it took."""
+    plan, rng = make_plan(kind, 64), np.random.default_rng(2)
+    rows, others = rng.standard_normal((2, 64, 3))
+    noise = plan.source.gaussian(plan.noise_sd, (64, 3))
+    stream, twin, taken = plan.open(), plan.open(), noise.copy()
+    for t in range(64):
+        contribute_vector(stream, 0, 1.0, rows[t])
+        contribute_vector(twin, 0, 1.0, others[t])
+        close_leaf(stream, noise[t])
+        if t < 20:
+            taken[t] = replay_leaf(twin, published(stream))
+            np.testing.assert_array_equal(twin.released, stream.released)
+        else:
+            close_leaf(twin, noise[t])
+    assert np.min(np.abs(taken[:20] - noise[:20])) > 1e-4
+    np.testing.assert_allclose(twin.released, prefixes(plan, others, taken)[-1], rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_replay_that_cannot_be_is_refused_and_changes_nothing(kind: str) -> None:
+    plan = make_plan(kind, 2)
+    stream = plan.open()
+    with pytest.raises(InvalidInput, match="closed yet"):
+        published(stream)
+    contribute_vector(stream, 0, 1.0, np.ones(3))
+    before = copied(stream)
+    for bad in (np.ones(2), np.array([1.0, math.nan, 0.0]), np.ones((1, 3))):
+        with pytest.raises(InvalidInput, match="finite numbers"):
+            replay_leaf(stream, bad)
+    assert all(array.tobytes() == flatten(stream)[path].tobytes() for path, array in flatten(before).items())
+    for _ in range(2):
+        replay_leaf(stream, np.ones(3))
+    with pytest.raises(InvalidInput, match="all of its 2 leaves"):
+        replay_leaf(stream, np.ones(3))
+
+
+def test_a_release_off_the_grid_is_not_replayed_under_exact_noise() -> None:
+    stream = make_plan("tree", 4, noise="exact").open()
+    with pytest.raises(InvalidInput, match="multiples of"):
+        replay_leaf(stream, np.full(3, stream.constants.grid / 3.0))
+    assert stream.closed[()] == 0
+
+
+def test_an_epoch_of_another_kind_is_refused() -> None:
+    stream = make_plan("tree", 4).open()
+    for other in (make_plan("toeplitz", 8), make_plan("tree", 8, size=2)):
+        with pytest.raises(InvalidInput, match="factorization and the 3 numbers"):
+            start_epoch(stream, other)
+    assert stream.leaves[()] == 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_secret_is_left_when_raw_sums_are_dropped(kind: str) -> None:
+    stream = written(kind)[200][0]
+    contribute_vector(stream, 0, 1.0, np.ones(3))
+    public = {path: array.copy() for path, array in public_part(stream).items()}
+    drop_raw(stream)
+    for path, array in flatten(stream).items():
+        assert array.tobytes() == public[path].tobytes() if path in public else not np.any(array), path
+
+
 def test_memory_does_not_grow_with_the_horizon() -> None:
     def size(stream: Stream) -> int:
-        return sum(array.nbytes for array in stream)
+        return size_in_bytes(stream)
 
     for kind in KINDS:
         assert size(make_plan(kind, 10**6).open()) == size(make_plan(kind, 10**3).open())

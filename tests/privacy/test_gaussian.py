@@ -17,13 +17,12 @@ from tacit.privacy import (
     GaussianRelease,
     Ledger,
     delta_from,
-    delta_from_renyi,
     epsilon_from,
     epsilon_from_renyi,
-    group_mu,
     mu_from,
     renyi_budget,
 )
+from tacit.typing import FloatArray
 
 PUBLISHED = [
     (1.0, 0.02, 0.60650),
@@ -123,12 +122,6 @@ def test_bad_epsilon_and_mu_are_refused(value: float) -> None:
         epsilon_from(value, 1e-5)
 
 
-def test_group_privacy_is_exact_for_gaussians() -> None:
-    assert group_mu(0.3, 4) == pytest.approx(1.2)
-    with pytest.raises(InvalidInput, match="rounds_per_user must be >= 1"):
-        group_mu(0.3, 0)
-
-
 def test_agrees_with_privacy_loss_distributions() -> None:
     """200 random compositions of one to three Gaussians against dp-accounting."""
     rng = np.random.default_rng(20)
@@ -159,6 +152,12 @@ def test_renyi_conversion_is_close_above_the_exact_value() -> None:
     for mu, delta in [(0.2367, 1e-6), (1.0, 1e-5), (2.0, 0.02)]:
         converted = epsilon_from_renyi(orders, 0.5 * mu**2 * orders, delta)
         assert epsilon_from(mu, delta) < converted < 1.3 * epsilon_from(mu, delta)
+
+
+def delta_from_renyi(orders: FloatArray, divergences: FloatArray, epsilon: float) -> float:
+    """Proposition 12 of arXiv 2004.00010 solved for delta: the oracle of the conversion to epsilon."""
+    log_delta = (orders - 1.0) * (divergences - epsilon + np.log1p(-1.0 / orders)) - np.log(orders)
+    return math.exp(min(0.0, float(np.min(log_delta))))
 
 
 def test_renyi_conversions_invert_each_other() -> None:

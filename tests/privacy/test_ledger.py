@@ -46,7 +46,7 @@ def test_exact_plans_are_accepted() -> None:
         for share in shares:
             ledger.charge(release(share))
         assert ledger.epsilon_spent == pytest.approx(1.0, rel=1e-10)
-        assert ledger.mu_remaining <= 1e-5
+        assert ledger.report().remaining_mu <= 1e-5
         with pytest.raises(BudgetExceeded):
             ledger.charge(release(1e-4))
 
@@ -89,7 +89,7 @@ def test_counts_and_spent() -> None:
     assert entry.index == 0
     assert ledger.mu_spent == pytest.approx(0.5 * BUDGET.mu)
     assert ledger.epsilon_spent == pytest.approx(epsilon_from(0.5 * BUDGET.mu, 1e-5))
-    assert ledger.mu_remaining == pytest.approx(math.sqrt(0.75) * BUDGET.mu)
+    assert ledger.report().remaining_mu == pytest.approx(math.sqrt(0.75) * BUDGET.mu)
 
 
 def test_cohorts_are_free_when_moving_costs_half() -> None:
@@ -98,8 +98,9 @@ def test_cohorts_are_free_when_moving_costs_half() -> None:
     for epoch in range(30):
         ledger.charge(release(0.8, moving=0.8 / SQRT2), f"epoch {epoch}")
     assert ledger.epsilon_spent == pytest.approx(1.0, rel=1e-9)
-    assert ledger.remaining_for("a new epoch") == pytest.approx(0.8 * BUDGET.mu)
-    assert ledger.remaining_for("epoch 3") == pytest.approx(0.0, abs=1e-6)
+    assert ledger.fits(release(0.8 * (1.0 - 1e-9), moving=0.8 / SQRT2), "a new epoch")
+    assert not ledger.fits(release(0.8 * (1.0 + 1e-6), moving=0.8 / SQRT2), "a new epoch")
+    assert not ledger.fits(release(1e-4, moving=1e-4 / SQRT2), "epoch 3")
     with pytest.raises(BudgetExceeded):
         ledger.charge(release(0.01, moving=0.01 / SQRT2), "epoch 3")
     with pytest.raises(BudgetExceeded):
@@ -230,8 +231,8 @@ def test_renyi_curves_add_and_convert() -> None:
     expected = epsilon_from_renyi(ORDERS, [0.005 * a + 0.5 * a / 400.0 for a in ORDERS], 1e-5)
     assert ledger.accounting == "renyi"
     assert ledger.epsilon_spent == pytest.approx(expected)
-    assert ledger.fits(GaussianRelease("more", 1.0, (1 + 1e-9) / ledger.mu_remaining))
-    assert not ledger.fits(GaussianRelease("more", 1.0, (1 - 1e-6) / ledger.mu_remaining))
+    assert ledger.fits(GaussianRelease("more", 1.0, (1 + 1e-9) / ledger.report().remaining_mu))
+    assert not ledger.fits(GaussianRelease("more", 1.0, (1 - 1e-6) / ledger.report().remaining_mu))
     with pytest.raises(BudgetExceeded, match="stop releasing"):
         ledger.charge(curve(1.0))
 

@@ -12,11 +12,13 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
 from tacit.errors import BudgetExceeded, InvalidInput, TacitError
+from tacit.linalg.vectors import round_to_grid
 from tacit.privacy import (
     Budget,
     DiscreteGaussianRelease,
     ExactNoise,
     FastNoise,
+    ForwardingNoise,
     GaussianRelease,
     Ledger,
     NoiseSource,
@@ -28,6 +30,7 @@ from tacit.privacy import (
     noise_from_state,
 )
 from tacit.privacy.lattice import discretisation_slack, fits_reserve, lattice_mu
+from tacit.privacy.noise import Shape
 from tacit.typing import FloatArray
 
 RANDOM = ("fast", "secure", "exact")
@@ -38,6 +41,11 @@ def consistent_with(sample: FloatArray, scale: float) -> bool:
     """Sum of squares within six standard errors of the scale; false alarms have probability 2e-9."""
     sample = sample.ravel()
     return bool(abs(np.mean((sample / scale) ** 2) - 1.0) < 6.0 * math.sqrt(2.0 / sample.size))
+
+
+def rounded(values: FloatArray, noise: NoiseSource) -> FloatArray:
+    """Contributions as streams round them for this source."""
+    return np.array([round_to_grid(value, noise.grid or 0.0) for value in values.flat]).reshape(values.shape)
 
 
 @pytest.mark.parametrize("name", RANDOM)
@@ -71,7 +79,7 @@ def test_contract(name: str) -> None:
     assert json.loads(json.dumps(noise.state())) == noise.state()
     assert noise_from_state(noise.state()).name == name
     values = np.array([0.1, -2.7, 3.0])
-    assert np.linalg.norm(noise.quantize(values) - values) <= 0.5 * noise.rounding_slack(3)
+    assert np.linalg.norm(rounded(values, noise) - values) <= 0.5 * noise.rounding_slack(3)
 
 
 @pytest.mark.parametrize("name", RANDOM)
@@ -87,7 +95,7 @@ def test_planning_needs_no_special_cases(name: str, rounds: int) -> None:
     """Split the source's own mu in any way, charge its own events: it fits, and it is nearly all used."""
     budget = Budget(1.0, 1e-5, rounds)
     noise = make_noise(name, 1)
-    mu = noise.mu_budget(budget.epsilon, budget.delta, rounds)
+    mu = noise.mu_budget(budget)
     ledger = Ledger(budget)
     for share in (0.6, 0.8):
         sd = noise.scale_for(math.sqrt(2.0), share * mu, size=15)
@@ -135,7 +143,7 @@ def test_no_noise_is_zero_and_fits_only_the_unlimited_budget() -> None:
     assert not np.any(noise.gaussian(0.0, 4))
     assert "noise is off" in noise.describe()
     event = noise.event("sum", 1.0, 5.0, size=3)
-    assert noise.scale_for(1.0, noise.mu_budget(math.inf, 1e-5), size=3) == 0.0
+    assert noise.scale_for(1.0, noise.mu_budget(Budget(math.inf, 1e-5)), size=3) == 0.0
     Ledger(Budget(math.inf, 1e-5)).charge(event)
     with pytest.raises(BudgetExceeded):
         Ledger(Budget(8.0, 0.02)).charge(event)
@@ -145,7 +153,7 @@ def test_exact_stays_on_the_grid_in_any_order() -> None:
     noise = ExactNoise()
     assert noise.grid == 2.0**-20
     rng = np.random.default_rng(4)
-    rows = noise.quantize(rng.uniform(-1.0, 1.0, (2000, 3)))
+    rows = rounded(rng.uniform(-1.0, 1.0, (2000, 3)), noise)
     drawn = noise.gaussian(50.0, 3)
     total = rows.sum(axis=0) + drawn
     assert np.array_equal(total, rng.permutation(rows).sum(axis=0) + drawn)
@@ -159,8 +167,8 @@ def test_exact_rounding_slack_covers_replacement_and_moving() -> None:
     noise = ExactNoise(2.0**-4)
     rng = np.random.default_rng(5)
     x, y = rng.uniform(-1.0, 1.0, (2, 500, 6))
-    rounded = noise.quantize(x) - noise.quantize(y)
-    excess = np.linalg.norm(rounded, axis=1) - np.linalg.norm(x - y, axis=1)
+    difference = rounded(x, noise) - rounded(y, noise)
+    excess = np.linalg.norm(difference, axis=1) - np.linalg.norm(x - y, axis=1)
     assert np.max(excess) <= noise.rounding_slack(6) == math.sqrt(6.0) / 16.0
     event = noise.event("sum", 2.0, 900.0, size=6, moving_sensitivity=1.0)
     assert isinstance(event, DiscreteGaussianRelease)
@@ -172,9 +180,6 @@ def test_exact_rounding_slack_covers_replacement_and_moving() -> None:
 
 def test_exact_refuses_what_leaves_the_exact_range() -> None:
     noise = ExactNoise()
-    for value in (2.0**33, -(2.0**34), math.nan, math.inf):
-        with pytest.raises(InvalidInput, match="values must be finite and below"):
-            noise.quantize(np.array([0.0, value]))
     with pytest.raises(InvalidInput, match="scale must be at most"):
         noise.gaussian(2.0**25, 1)
     with pytest.raises(InvalidInput, match="power of two"):
@@ -219,6 +224,45 @@ def test_reserve_for_discreteness() -> None:
     coarse = ExactNoise(2.0**-2)
     with pytest.raises(BudgetExceeded, match="finer grid"):
         Ledger(Budget(1.0, 1e-5)).charge(coarse.event("sum", 1.0, 10.0, size=4))
+
+
+def test_generators_go_on_when_seeded_and_are_fresh_otherwise() -> None:
+    fast = FastNoise(np.random.default_rng(3))
+    assert fast.generator() is fast.rng
+    for noise in (SecureNoise(), NoNoise()):
+        first, second = noise.generator(), noise.generator()
+        assert type(first.bit_generator) is np.random.Philox
+        assert first.random() != second.random()
+    with pytest.raises(InvalidInput, match="'fast' or noise='secure'"):
+        ExactNoise().generator()
+
+
+class Halved(ForwardingNoise):
+    """Draws half of what it is asked for."""
+
+    def gaussian(self, scale: float, shape: Shape) -> FloatArray:
+        return 0.5 * super().gaussian(scale, shape)
+
+
+@pytest.mark.parametrize("name", [*RANDOM, "none"])
+def test_a_wrapped_source_is_the_source_except_for_what_it_draws(name: str) -> None:
+    source = make_noise(name, 5)
+    wrapped, budget = Halved(source), Budget(2.0, 1e-5, 3)
+    assert (wrapped.name, wrapped.grid, wrapped.describe()) == (source.name, source.grid, source.describe())
+    assert wrapped.state() == source.state()
+    assert wrapped.mu_budget(budget) == source.mu_budget(budget)
+    assert wrapped.rounding_slack(7) == source.rounding_slack(7)
+    assert wrapped.scale_for(1.5, 0.3, size=4) == source.scale_for(1.5, 0.3, size=4)
+    charged = [
+        each.event("sum", 2.0, 9.0, size=3, count=2, moving_sensitivity=1.5, note="x") for each in (wrapped, source)
+    ]
+    assert charged[0] == charged[1]
+    if name == "fast":
+        assert wrapped.generator() is source.generator()
+        expected = FastNoise(np.random.default_rng(5)).gaussian(2.0, 4)
+        assert np.array_equal(wrapped.gaussian(2.0, 4), 0.5 * expected)
+    if name == "none":
+        assert charged[0].noise_sd == 0.0
 
 
 def test_unknown_noise_is_refused() -> None:

@@ -5,46 +5,48 @@ from __future__ import annotations
 from tacit.errors import BudgetExceeded
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import DiscreteGaussianRelease, GaussianRelease, PrivacyEvent, RenyiRelease
-from tacit.privacy.gaussian import delta_from, epsilon_from, group_mu, mu_from
+from tacit.privacy.gaussian import delta_from, epsilon_from, mu_from
 from tacit.privacy.ledger import Entry, Ledger
 from tacit.privacy.noise import (
     ExactNoise,
     FastNoise,
+    ForwardingNoise,
     NoiseSource,
     NoNoise,
     SecureNoise,
     make_noise,
     noise_from_state,
 )
-from tacit.privacy.renyi import (
-    delta_from_renyi,
-    epsilon_from_renyi,
-    renyi_budget,
-)
+from tacit.privacy.randomness import Draw, Randomness, Tape, played, taped
+from tacit.privacy.renyi import epsilon_from_renyi, renyi_budget
 from tacit.privacy.report import PrivacyReport
 
 __all__ = [
     "Budget",
     "BudgetExceeded",
     "DiscreteGaussianRelease",
+    "Draw",
     "Entry",
     "ExactNoise",
     "FastNoise",
+    "ForwardingNoise",
     "GaussianRelease",
     "Ledger",
     "NoNoise",
     "NoiseSource",
     "PrivacyEvent",
     "PrivacyReport",
+    "Randomness",
     "RenyiRelease",
     "SecureNoise",
+    "Tape",
     "delta_from",
-    "delta_from_renyi",
     "epsilon_from",
     "epsilon_from_renyi",
-    "group_mu",
     "make_noise",
     "mu_from",
     "noise_from_state",
+    "played",
     "renyi_budget",
+    "taped",
 ]

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from tacit._validate import integer_at_least, positive_or_inf, probability
 from tacit.privacy.gaussian import mu_from
+from tacit.privacy.lattice import lattice_mu
 
 
 @dataclass(frozen=True)
@@ -37,4 +38,13 @@ class Budget:
     @cached_property
     def mu(self) -> float:
         """Gaussian-DP parameter that all releases together may spend on one row."""
-        return mu_from(self.epsilon, self.delta) / self.rounds_per_user
+        return self.per_row(mu_from(self.epsilon, self.delta))
+
+    @cached_property
+    def lattice_mu(self) -> float:
+        """The same where some of the releases have discrete noise: less the reserve that pays for discreteness."""
+        return self.per_row(lattice_mu(self.epsilon, self.delta))
+
+    def per_row(self, user_mu: float) -> float:
+        """What may be spent on one row when all rows of a user together may spend ``user_mu``."""
+        return user_mu / self.rounds_per_user

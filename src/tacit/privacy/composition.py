@@ -37,7 +37,7 @@ import numpy as np
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import DiscreteGaussianRelease, NoisySum, PrivacyEvent, RenyiRelease
 from tacit.privacy.gaussian import epsilon_from, mu_from
-from tacit.privacy.lattice import RESERVE, fits_reserve, lattice_mu
+from tacit.privacy.lattice import RESERVE, fits_reserve
 from tacit.privacy.renyi import epsilon_from_renyi, renyi_budget
 from tacit.typing import FloatArray
 
@@ -47,7 +47,7 @@ Charge = tuple[PrivacyEvent, str | None]
 # A plan that adds up to the budget in exact arithmetic must pass; see docs of Ledger.
 SLACK: Final = 1e-11
 # With a fixed order the conversion uses (1 - share) delta, fixed in advance, and tails may use up the rest.
-TAIL_SHARE: Final = 0.01
+FIXED_ORDER_TAIL_SHARE: Final = 0.01
 # Used where Gaussian releases are charged by Renyi accounting and no event brings orders of its own.
 DEFAULT_ORDERS: Final = tuple(float(a) for a in np.unique(np.round(1.0 + np.geomspace(0.05, 4000.0, 160), 6)))
 
@@ -87,17 +87,12 @@ def totals(charges: Sequence[Charge], budget: Budget, accounting: Accounting, or
     return _quadratic_totals(charges, budget, accounting)
 
 
-def quadratic_limit(budget: Budget, accounting: Accounting) -> float:
-    """Largest mu that releases may spend on one row, under Gaussian or lattice accounting."""
-    return budget.mu if accounting == "gaussian" else lattice_mu(budget.epsilon, budget.delta) / budget.rounds_per_user
-
-
 def _quadratic_totals(charges: Sequence[Charge], budget: Budget, accounting: Accounting) -> Totals:
     """Squares of mu add up to the square of the limit, exactly."""
     sums = [(event, cohort) for event, cohort in charges if isinstance(event, NoisySum)]
     assert len(sums) == len(charges)
     spent = worst_case((cohort, event.cost, event.moving_cost) for event, cohort in sums)
-    limit = quadratic_limit(budget, accounting) ** 2
+    limit = (budget.mu if accounting == "gaussian" else budget.lattice_mu) ** 2
     mu = math.sqrt(spent)
     remaining = math.inf if math.isinf(limit) else math.sqrt(max(0.0, limit - spent))
     slack, room = _discretisation(charges, budget)
@@ -131,14 +126,14 @@ def _renyi_totals(charges: Sequence[Charge], budget: Budget, order: float | None
     orders = _orders(charges) if order is None else (order,)
     spent = budget.rounds_per_user**2 * _worst_curve(charges, orders)
     tail = _tail(charges, budget.rounds_per_user)
-    delta = budget.delta - tail if order is None else budget.delta * (1.0 - TAIL_SHARE)
+    delta = budget.delta - tail if order is None else budget.delta * (1.0 - FIXED_ORDER_TAIL_SHARE)
     if delta <= 0.0 or tail > budget.delta - delta + SLACK * budget.delta:
         return Totals(math.inf, math.inf, 0.0, budget.unlimited)
     epsilon = epsilon_from_renyi(orders, spent, delta) if charges else 0.0
     room = renyi_budget(orders, budget.epsilon, delta) - np.where(np.isfinite(spent), spent, 0.0)
     room = np.where(np.isfinite(spent), room, 0.0)
-    remaining = math.sqrt(max(0.0, float(np.max(2.0 * room / np.asarray(orders))))) / budget.rounds_per_user
-    mu = mu_from(epsilon, budget.delta) / budget.rounds_per_user if charges else 0.0
+    remaining = budget.per_row(math.sqrt(max(0.0, float(np.max(2.0 * room / np.asarray(orders))))))
+    mu = budget.per_row(mu_from(epsilon, budget.delta)) if charges else 0.0
     fits = budget.unlimited or epsilon <= budget.epsilon * (1.0 + SLACK)
     return Totals(epsilon, mu, remaining, fits)
 

@@ -12,147 +12,151 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import inlined_kernel, kernel
 from tacit._validate import positive, positive_or_inf
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, TacitError
 from tacit.linalg.packing import SQRT2
+from tacit.linalg.vectors import round_to_grid
 from tacit.privacy.events import PrivacyEvent
-from tacit.privacy.factorization import TREE, Factorization, make_factorization
+from tacit.privacy.factorization import BinaryTree, Factorization, make_factorization
 from tacit.privacy.noise import NoiseSource
-from tacit.typing import FloatArray, IntArray, Secret
+from tacit.privacy.streaming import (
+    Mechanism,
+    TreeNodes,
+    drop_secrets,
+    empty_mechanism,
+    last_release,
+    overwrite_release,
+    release_leaf,
+    release_without_noise,
+    restart,
+    variance_factor,
+)
+from tacit.typing import Count, FloatArray, Number, Secret, count, number
 
-MAX_TREE_LEVELS = 40
 _EXACT_STEPS = 2.0**51
 """Of one epoch; what earlier, shorter ones carry over is no more than as much again."""
+
+
+class StreamConstants(NamedTuple):
+    """What stays as it is for the life of a stream: made from its plan, not saved."""
+
+    grid: float
+    """Spacing of the values that exact noise takes; 0 for ordinary floating point."""
 
 
 class Stream(NamedTuple):
     """Streaming state of a continual release, as arrays that compiled kernels update in place.
 
-    ``leaf``, and for the tree ``nodes``, hold raw sums and are as secret as the data; everything in
-    ``released`` is public.
+    Raw sums and noise are as secret as the data.  All other fields depend on the clock and on releases only.
     """
 
-    clock: IntArray
-    """Leaves closed in this epoch, leaves that the epoch has, code of the factorization."""
+    closed: Count
+    """Leaves closed in this epoch."""
+    leaves: Count
+    """Leaves that this epoch has."""
+    noise_sd: Number
+    """Standard deviation of the noise that this epoch draws."""
+    carried_variance: Number
+    """Variance of each entry of ``released`` that earlier epochs brought."""
     leaf: Secret[FloatArray]
     """Contributions to the open leaf."""
-    nodes: Secret[FloatArray]
-    """Tree: exact sums of the nodes in use.  Toeplitz: noise buffers."""
-    noisy: FloatArray
-    """Tree: released values of the nodes in use.  Toeplitz: unused."""
-    carried: FloatArray
-    """What earlier epochs released."""
     released: FloatArray
     """The newest public prefix sum, noise included, over all epochs."""
-    decay: FloatArray
-    weight: FloatArray
-    impulse: FloatArray
-    """Noise buffers' response to a unit impulse, its sum, and the prefix variance per unit noise variance:
-    of this epoch, then of all earlier ones."""
-    scale: FloatArray
-    """Standard deviation of the noise that this epoch draws, and the grid of exact noise (0: none)."""
+    mechanism: Mechanism
+    """What the factorization keeps."""
+    constants: StreamConstants
 
 
-@kernel
+@inlined_kernel
 def close_leaf(stream: Stream, noise: FloatArray) -> bool:
-    """Close the open leaf and release the prefix sum; ``noise`` is drawn with ``stream.scale``.
+    """Close the open leaf and release the prefix sum; ``noise`` has standard deviation ``stream.noise_sd``.
 
     Returns False, and releases nothing, when the epoch's leaves are used up.
     """
-    clock = stream.clock
-    if clock[0] >= clock[1]:
-        for i in range(stream.leaf.shape[0]):
-            stream.leaf[i] = 0.0
-        return False
-    clock[0] += 1
-    if clock[2] == TREE:
-        _close_tree_leaf(stream, noise)
-    else:
-        _close_toeplitz_leaf(stream, noise)
+    fresh = stream.closed[()] < stream.leaves[()]
+    if fresh:
+        stream.closed[()] += 1
+        release_leaf(stream.mechanism, stream.closed, stream.leaf, noise, stream.released)
     for i in range(stream.leaf.shape[0]):
         stream.leaf[i] = 0.0
-    return True
+    return bool(fresh)
 
 
-@kernel
-def _close_tree_leaf(stream: Stream, noise: FloatArray) -> None:
-    """Binary counter of Chan et al. (2011): node of level i covers the last 2^i leaves."""
-    leaves = stream.clock[0]
-    level = 0
-    while (leaves >> level) & 1 == 0:
-        level += 1
-    nodes, noisy = stream.nodes, stream.noisy
-    for i in range(stream.leaf.shape[0]):
-        total = stream.leaf[i]
-        for below in range(level):
-            total += nodes[below, i]
-        nodes[level, i] = total
-        noisy[level, i] = total + noise[i]
-    used = 0
-    for i in range(stream.leaf.shape[0]):
-        stream.released[i] = stream.carried[i]
-    for above in range(level, nodes.shape[0]):
-        if (leaves >> above) & 1 == 1:
-            used += 1
-            for i in range(stream.leaf.shape[0]):
-                stream.released[i] += noisy[above, i]
-    stream.impulse[-2] = used
+def published(stream: Stream) -> FloatArray:
+    """What the last leaf made public, and all that `replay_leaf` needs: the tree's newest node, or the prefix sum."""
+    if stream.closed[()] == 0:
+        raise InvalidInput("no leaf of this epoch was closed yet: there is nothing that it published")
+    return last_release(stream.mechanism, int(stream.closed[()]), stream.released)
 
 
-@kernel
-def _close_toeplitz_leaf(stream: Stream, noise: FloatArray) -> None:
-    """Noise C^-1 z by the buffers' recursion; the raw leaf is added and forgotten."""
-    buffers, decay, weight, impulse = stream.nodes, stream.decay, stream.weight, stream.impulse
-    count = decay.shape[0]
-    for i in range(stream.leaf.shape[0]):
-        step = noise[i]
-        for j in range(count):
-            step -= weight[j] * buffers[j, i]
-        for j in range(count):
-            buffers[j, i] = decay[j] * buffers[j, i] + step
-        stream.released[i] += stream.leaf[i] + step
-    step = 1.0 if stream.clock[0] == 1 else 0.0
-    for j in range(count):
-        step -= weight[j] * impulse[j]
-    for j in range(count):
-        impulse[j] = decay[j] * impulse[j] + step
-    impulse[count] += step
-    impulse[-2] += impulse[count] * impulse[count]
+def exact_release(stream: Stream) -> FloatArray:
+    """What closing the open leaf would publish without noise: a raw sum, as secret as the data."""
+    return release_without_noise(stream.mechanism, int(stream.closed[()]) + 1, stream.leaf, stream.released)
 
 
-@kernel
-def contribute(stream: Stream, position: int, value: float) -> None:
-    """Add one coordinate of a user's row to the open leaf, rounded to the grid that exact noise lives on."""
-    grid = stream.scale[1]
-    if grid > 0.0:
-        value = grid * np.rint(value / grid)
-    stream.leaf[position] += value
+def replay_leaf(stream: Stream, release: FloatArray) -> FloatArray:
+    """Close the open leaf so that it publishes ``release``, taken from `published`; returns the noise that this takes.
+
+    Going on from here is the same mechanism.  All public fields are equal to the bit.  Raw sums do not depend on noise.
+    Noise buffers are those of the noise that was returned, which is what was drawn up to rounding: what later leaves
+    take back is noise that was added before, as always.  Under exact noise nothing is rounded at all.
+    """
+    values = np.asarray(release, dtype=np.float64)
+    if values.shape != stream.leaf.shape or not np.all(np.isfinite(values)):
+        raise InvalidInput(f"release must hold {stream.leaf.size} finite numbers, got shape {values.shape}")
+    if stream.closed[()] >= stream.leaves[()]:
+        raise InvalidInput(f"this epoch has released all of its {int(stream.leaves[()])} leaves: begin the next one")
+    exact = exact_release(stream)
+    noise = np.asarray(values - exact)
+    grid = stream.constants.grid
+    if grid > 0.0 and not (np.array_equal(exact + noise, values) and np.all(np.fmod(noise, grid) == 0.0)):
+        raise InvalidInput(f"release must differ from the exact sum by multiples of {grid:g}, as exact noise does")
+    close_leaf(stream, noise)
+    if not _same_values(stream, published(stream), values):
+        raise TacitError("closing a leaf published something else than its sum and its noise: a fault of the program")
+    overwrite_release(stream.mechanism, int(stream.closed[()]), values, stream.released)
+    return noise
 
 
-@kernel
+def _same_values(stream: Stream, first: FloatArray, second: FloatArray) -> bool:
+    """Under exact noise to the bit, else up to rounding."""
+    if stream.constants.grid > 0.0:
+        return bool(np.array_equal(first, second))
+    return bool(np.allclose(first, second, rtol=1e-9, atol=1e-6 * float(stream.noise_sd[()])))
+
+
+def drop_raw(stream: Stream) -> None:
+    """Empty every secret field; what was released stays."""
+    stream.leaf[:] = 0.0
+    drop_secrets(stream.mechanism)
+
+
+@inlined_kernel
 def contribute_vector(stream: Stream, offset: int, factor: float, x: FloatArray) -> None:
-    """Add ``factor * x`` to the open leaf."""
+    """Add ``factor * x`` to the open leaf, rounded to the grid that exact noise lives on."""
+    leaf, grid = stream.leaf, stream.constants.grid
     for i in range(x.shape[0]):
-        contribute(stream, offset + i, factor * x[i])
+        leaf[offset + i] += round_to_grid(factor * x[i], grid)
 
 
-@kernel
+@inlined_kernel
 def contribute_outer(stream: Stream, offset: int, weight: float, x: FloatArray) -> None:
-    """Add ``weight * x x'`` to the open leaf in the isometric packing of `tacit.linalg.packing`."""
-    position = offset
+    """The same for ``weight * x x'``, in the isometric packing of `tacit.linalg.packing`."""
+    leaf, grid, position = stream.leaf, stream.constants.grid, offset
     for i in range(x.shape[0]):
-        contribute(stream, position, weight * x[i] * x[i])
+        leaf[position] += round_to_grid(weight * x[i] * x[i], grid)
         position += 1
         for j in range(i + 1, x.shape[0]):
-            contribute(stream, position, SQRT2 * weight * x[i] * x[j])
+            leaf[position] += round_to_grid(SQRT2 * weight * x[i] * x[j], grid)
             position += 1
 
 
-@kernel
+@inlined_kernel
 def released_variance(stream: Stream) -> float:
     """Variance of each entry of ``released``: public, since it depends on the clock only."""
-    return float(stream.impulse[-1] + stream.impulse[-2] * stream.scale[0] * stream.scale[0])
+    sd = stream.noise_sd[()]
+    return float(stream.carried_variance[()] + variance_factor(stream.mechanism, stream.closed) * sd * sd)
 
 
 @dataclass(frozen=True)
@@ -197,19 +201,15 @@ class ContinualRelease:
 
     def open(self) -> Stream:
         """A fresh streaming state before its first leaf is closed."""
-        tree = self.factorization.code == TREE
-        levels = MAX_TREE_LEVELS if tree else self.factorization.levels
         stream = Stream(
-            clock=np.zeros(3, dtype=np.int64),
+            closed=count(),
+            leaves=count(),
+            noise_sd=number(),
+            carried_variance=number(),
             leaf=np.zeros(self.size),
-            nodes=np.zeros((levels, self.size)),
-            noisy=np.zeros((levels if tree else 0, self.size)),
-            carried=np.zeros(self.size),
             released=np.zeros(self.size),
-            decay=self.factorization.decay.copy(),
-            weight=self.factorization.weight.copy(),
-            impulse=np.zeros(self.factorization.decay.size + 3),
-            scale=np.zeros(2),
+            mechanism=empty_mechanism(self.factorization, self.size),
+            constants=StreamConstants(self.source.grid or 0.0),
         )
         start_epoch(stream, self)
         return stream
@@ -231,7 +231,7 @@ def plan_release(
     positive("row_norm", row_norm)
     positive_or_inf("mu", mu)
     chosen = make_factorization(factorization, horizon)
-    if source.grid is not None and chosen.code != TREE:
+    if source.grid is not None and not isinstance(chosen, BinaryTree):
         raise InvalidInput(
             f"exact noise lives on a grid, which the {factorization} factorization leaves: use factorization='tree'"
         )
@@ -253,14 +253,18 @@ def start_epoch(stream: Stream, plan: ContinualRelease) -> None:
 
     Contributions that wait in the open leaf stay there and are released by the new epoch.
     """
-    chosen, scale, variance = plan.factorization, (plan.noise_sd, plan.source.grid or 0.0), released_variance(stream)
-    decay, weight = chosen.decay, chosen.weight
-    stream.scale[:] = scale
-    stream.carried[:] = stream.released
-    stream.nodes[:] = 0.0
-    stream.noisy[:] = 0.0
-    stream.decay[:] = decay
-    stream.weight[:] = weight
-    stream.impulse[:-1] = 0.0
-    stream.impulse[-1] = float(variance)
-    stream.clock[:] = (0, chosen.horizon, chosen.code)  # last: until then the old epoch is over, and releases nothing
+    chosen = plan.factorization
+    by_tree = isinstance(stream.mechanism, TreeNodes)
+    if isinstance(chosen, BinaryTree) != by_tree or plan.size != stream.leaf.size:
+        raise InvalidInput(f"an epoch must have the factorization and the {stream.leaf.size} numbers of its stream")
+    _begin_epoch(stream, chosen.horizon, plan.noise_sd, chosen.decay, chosen.weight)
+
+
+@kernel
+def _begin_epoch(stream: Stream, leaves: int, noise_sd: float, decay: FloatArray, weight: FloatArray) -> None:
+    """One compiled call: an interruption finds either the old epoch, which is over, or the new one."""
+    stream.carried_variance[()] = released_variance(stream)
+    restart(stream.mechanism, stream.released, decay, weight)
+    stream.noise_sd[()] = noise_sd
+    stream.closed[()] = 0
+    stream.leaves[()] = leaves

@@ -63,10 +63,14 @@ class _NoisySum:
         return self.count * _squared_ratio(self.sensitivity, self.noise_sd)
 
     @property
+    def moving(self) -> float:
+        """The moving sensitivity: as stated, or else the sensitivity."""
+        return self.sensitivity if self.moving_sensitivity is None else self.moving_sensitivity
+
+    @property
     def moving_cost(self) -> float:
-        """The same for a row that leaves or enters."""
-        assert self.moving_sensitivity is not None
-        return self.count * _squared_ratio(self.moving_sensitivity, self.noise_sd)
+        """``cost`` for a row that leaves or enters."""
+        return self.count * _squared_ratio(self.moving, self.noise_sd)
 
     def divergence(self, order: float) -> float:
         """Renyi divergence of ``order`` when a row is replaced: alpha mu^2 / 2 (arXiv 1702.07476, Cor. 3)."""
@@ -182,8 +186,8 @@ class RenyiRelease:
 
     def moving_divergence(self, order: float) -> float:
         """Bound on the Renyi divergence of ``order`` when a row leaves or enters."""
-        assert self.moving_sensitivity is not None
-        return self.divergence(order) * (self.moving_sensitivity / self.sensitivity) ** 2
+        moving = self.sensitivity if self.moving_sensitivity is None else self.moving_sensitivity
+        return self.divergence(order) * (moving / self.sensitivity) ** 2
 
 
 NoisySum = GaussianRelease | DiscreteGaussianRelease

@@ -16,55 +16,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final
 
 import numpy as np
 
 from tacit._compile import kernel
 from tacit._validate import integer_at_least
 from tacit.errors import InvalidInput
-from tacit.privacy._toeplitz_table import BUFFERS, interpolated
+from tacit.privacy._toeplitz_table import interpolated
 from tacit.typing import FloatArray, IntArray
-
-TREE, TOEPLITZ = 0, 1
-"""Codes by which compiled kernels tell the factorizations apart."""
-
-
-class Factorization(Protocol):
-    """What a continual release needs to know of a factorization over ``horizon`` leaves."""
-
-    name: ClassVar[str]
-    code: ClassVar[int]
-
-    @property
-    def horizon(self) -> int:
-        """Number of leaves."""
-
-    @property
-    def column_norm(self) -> float:
-        """Largest column norm of C: l2 sensitivity per unit of row bound."""
-
-    @property
-    def levels(self) -> int:
-        """Vectors that a streaming release keeps."""
-
-    @property
-    def decay(self) -> FloatArray:
-        """Decay of each noise buffer; empty for the tree."""
-
-    @property
-    def weight(self) -> FloatArray:
-        """Weight of each noise buffer; empty for the tree."""
-
-    def prefix_variance(self, leaves: IntArray) -> FloatArray:
-        """Squared row norms of B: the variance of these prefixes per unit of noise variance."""
-
-
-def worst_prefix_sd(factorization: Factorization) -> float:
-    """Standard deviation of the worst prefix per unit of (row bound / mu)."""
-    leaves = np.arange(1, factorization.horizon + 1, dtype=np.int64)
-    worst = float(np.max(factorization.prefix_variance(leaves)))
-    return factorization.column_norm * math.sqrt(worst)
 
 
 @dataclass(frozen=True)
@@ -76,29 +36,34 @@ class BinaryTree:
     """
 
     name: ClassVar[str] = "tree"
-    code: ClassVar[int] = TREE
     horizon: int
+    """Number of leaves."""
 
     def __post_init__(self) -> None:
         integer_at_least("horizon", self.horizon, 1)
 
     @property
     def levels(self) -> int:
+        """Levels of the tree, leaves included."""
         return (self.horizon - 1).bit_length() + 1
 
     @property
     def column_norm(self) -> float:
+        """Largest column norm of C: l2 sensitivity per unit of row bound."""
         return math.sqrt(self.levels)
 
     @property
     def decay(self) -> FloatArray:
+        """Empty: a tree has no noise buffers."""
         return np.zeros(0)
 
     @property
     def weight(self) -> FloatArray:
+        """Empty: a tree has no noise buffers."""
         return np.zeros(0)
 
     def prefix_variance(self, leaves: IntArray) -> FloatArray:
+        """Squared row norms of B: the variance of these prefixes per unit of noise variance."""
         return np.bitwise_count(np.asarray(leaves, dtype=np.uint64)).astype(np.float64)
 
 
@@ -113,8 +78,8 @@ class BufferedToeplitz:
     """
 
     name: ClassVar[str] = "toeplitz"
-    code: ClassVar[int] = TOEPLITZ
     horizon: int
+    """Number of leaves."""
 
     def __post_init__(self) -> None:
         integer_at_least("horizon", self.horizon, 1)
@@ -124,22 +89,22 @@ class BufferedToeplitz:
         return interpolated(self.horizon)
 
     @property
-    def levels(self) -> int:
-        return BUFFERS
-
-    @property
     def decay(self) -> FloatArray:
+        """Factor by which each noise buffer fades from leaf to leaf."""
         return self._coefficients[0]
 
     @property
     def weight(self) -> FloatArray:
+        """How much of each noise buffer the next leaf takes back."""
         return self._coefficients[1]
 
     @cached_property
     def column_norm(self) -> float:
+        """Largest column norm of C: l2 sensitivity per unit of row bound."""
         return math.sqrt(column_norm_squared(self.decay, self.weight, self.horizon))
 
     def prefix_variance(self, leaves: IntArray) -> FloatArray:
+        """Squared row norms of B: the variance of these prefixes per unit of noise variance."""
         if np.any(np.asarray(leaves) > self.horizon):
             raise InvalidInput(f"leaves must be at most the horizon {self.horizon}")
         curve = toeplitz_prefix_variance(self.decay, self.weight, int(np.max(leaves)))
@@ -155,7 +120,7 @@ def column_norm_squared(decay: FloatArray, weight: FloatArray, horizon: int) -> 
 
 @kernel
 def toeplitz_prefix_variance(decay: FloatArray, weight: FloatArray, leaves: int) -> FloatArray:
-    """Squared row norms of B = A C^-1 for 0..leaves, by the impulse response of the noise recursion."""
+    """Squared row norms of B = A C^-1 after 0, 1, ..., ``leaves`` leaves, by the recursion's response to an impulse."""
     buffers = np.zeros(decay.shape[0])
     variance = np.zeros(leaves + 1)
     response = 0.0
@@ -170,10 +135,8 @@ def toeplitz_prefix_variance(decay: FloatArray, weight: FloatArray, leaves: int)
     return variance
 
 
-FACTORIZATIONS: dict[str, type[BinaryTree] | type[BufferedToeplitz]] = {
-    BinaryTree.name: BinaryTree,
-    BufferedToeplitz.name: BufferedToeplitz,
-}
+Factorization = BinaryTree | BufferedToeplitz
+FACTORIZATIONS: Final[dict[str, type[Factorization]]] = {kind.name: kind for kind in (BinaryTree, BufferedToeplitz)}
 
 
 def make_factorization(name: str, horizon: int) -> Factorization:
@@ -181,3 +144,10 @@ def make_factorization(name: str, horizon: int) -> Factorization:
     if name not in FACTORIZATIONS:
         raise InvalidInput(f"factorization must be one of {', '.join(FACTORIZATIONS)}, not {name!r}")
     return FACTORIZATIONS[name](horizon)
+
+
+def worst_prefix_sd(factorization: Factorization) -> float:
+    """Standard deviation of the worst prefix per unit of (row bound / mu)."""
+    leaves = np.arange(1, factorization.horizon + 1, dtype=np.int64)
+    worst = float(np.max(factorization.prefix_variance(leaves)))
+    return factorization.column_norm * math.sqrt(worst)

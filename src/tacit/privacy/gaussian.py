@@ -21,7 +21,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr
 
-from tacit._validate import integer_at_least, nonnegative_or_inf, probability
+from tacit._validate import nonnegative_or_inf, probability
 from tacit.typing import FloatArray
 
 _LOG_SQRT_2PI: Final = 0.5 * math.log(2.0 * math.pi)
@@ -69,15 +69,6 @@ def mu_from(epsilon: float, delta: float) -> float:
     return math.exp(_root(lambda log_mu: _log_delta(math.exp(log_mu), epsilon) - log_target, low, high))
 
 
-def group_mu(mu: float, rounds_per_user: int) -> float:
-    """Gaussian-DP parameter of a user who appears in up to ``rounds_per_user`` rounds.
-
-    mu-GDP for one replaced row is (k mu)-GDP for k replaced rows, and no better in general (Dong, Roth and
-    Su, arXiv 1905.02383, Theorem 2.14).
-    """
-    return nonnegative_or_inf("mu", mu) * integer_at_least("rounds_per_user", rounds_per_user, 1)
-
-
 def _log_delta(mu: float, epsilon: float) -> float:
     """log delta(epsilon) for finite mu > 0 and epsilon >= 0; increasing in mu, decreasing in epsilon."""
     u = epsilon / mu - 0.5 * mu
@@ -111,7 +102,7 @@ def _mills_slope(x: FloatArray) -> FloatArray:
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Root of an increasing function; the bracket is widened by nothing, the ends are accepted as roots."""
+    """Root of an increasing function between ``low`` and ``high``; an end is taken where the root lies beyond it."""
     if function(low) >= 0.0:
         return low
     if function(high) <= 0.0:

@@ -1,4 +1,4 @@
-"""What it costs that discrete Gaussian noise is not exactly Gaussian: almost nothing, and provably so.
+"""What it costs that discrete Gaussian noise is not exactly Gaussian: a ten-thousandth of the budget.
 
 Lemma (docs/theory.md#lattice-lemma, with its proof). Fix two neighbouring worlds, and call a draw touched if the
 integers that it is added to differ between them. Let at most N draws be touched, draw i with parameter s_i >= 4

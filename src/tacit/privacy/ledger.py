@@ -100,22 +100,9 @@ class Ledger:
         return self._totals().mu
 
     @property
-    def mu_remaining(self) -> float:
-        """Parameter of the largest Gaussian release, common to all users, that still fits."""
-        return self._totals().remaining_mu
-
-    @property
     def epsilon_spent(self) -> float:
         """Epsilon spent on the worst placed user, at the delta of the budget."""
         return self._totals().epsilon
-
-    def remaining_for(self, cohort: str | None) -> float:
-        """Parameter of the largest release that still fits a cohort, if rows do not move for more than
-        1/sqrt(2).
-
-        For a new cohort only the common events count; for None this is ``mu_remaining``.
-        """
-        return self._remaining(cohort, self.accounting)
 
     def fits(self, event: PrivacyEvent, cohort: str | None = None) -> bool:
         """Whether ``charge`` would accept; nothing is recorded."""

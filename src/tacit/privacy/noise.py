@@ -1,123 +1,39 @@
-"""Sources of Gaussian noise: reproducible, from the operating system, exact, or none.
-
-One object carries the noise and its ledger entry: a mechanism quantizes contributions, asks ``scale_for``
-for the standard deviation that a share of the budget buys, charges ``event`` and only then draws
-``gaussian``; it needs no special cases for any source.
-"""
+"""Sources of Gaussian noise: reproducible, from the operating system, exact, or none."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Mapping
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final
 
 import numpy as np
 from scipy.special import ndtri
 
-from tacit._validate import integer_at_least, nonnegative, nonnegative_or_inf, positive, positive_or_inf
+from tacit._validate import nonnegative_or_inf, positive
 from tacit.errors import InvalidInput, TacitError
-from tacit.privacy.events import DiscreteGaussianRelease, GaussianRelease, NoisySum
-from tacit.privacy.gaussian import mu_from
-from tacit.privacy.lattice import lattice_mu
+from tacit.privacy.noise_source import ForwardingNoise, NoiseSource, Shape
 from tacit.typing import FloatArray
 
-Shape = int | tuple[int, ...]
+__all__ = [
+    "NOISE_NAMES",
+    "ExactNoise",
+    "FastNoise",
+    "ForwardingNoise",
+    "NoNoise",
+    "NoiseSource",
+    "SecureNoise",
+    "Shape",
+    "generator_from_state",
+    "generator_state",
+    "make_noise",
+    "noise_from_state",
+]
+
 NOISE_NAMES: Final = ("fast", "secure", "exact", "none")
-_EXACT_LIMIT: Final = 2.0**53  # integers below it, and their sums, are exact in float64
 
 
-@runtime_checkable
-class NoiseSource(Protocol):
-    """What every source of noise offers."""
-
-    @property
-    def name(self) -> str:
-        """Short name: one of ``NOISE_NAMES``."""
-
-    @property
-    def grid(self) -> float | None:
-        """Spacing of the values that may be released, or None for ordinary floating point."""
-
-    def describe(self) -> str:
-        """One sentence for the privacy report."""
-
-    def gaussian(self, scale: float, shape: Shape) -> FloatArray:
-        """Independent centred noise of standard deviation ``scale``."""
-
-    def quantize(self, values: FloatArray) -> FloatArray:
-        """Contributions as they may enter a sum that this noise protects."""
-
-    def rounding_slack(self, size: int) -> float:
-        """What ``quantize`` may add to the l2 sensitivity of ``size`` coordinates under replacement."""
-
-    def scale_for(self, sensitivity: float, mu: float, *, size: int) -> float:
-        """Standard deviation at which a release of ``size`` coordinates spends ``mu``; 0 for infinite mu."""
-
-    def mu_budget(self, epsilon: float, delta: float, rounds_per_user: int = 1) -> float:
-        """Largest mu such that events of this source with squares adding up to mu^2 fit (epsilon, delta)."""
-
-    def event(
-        self,
-        name: str,
-        sensitivity: float,
-        noise_sd: float,
-        *,
-        size: int,
-        count: int = 1,
-        draws: int | None = None,
-        moving_sensitivity: float | None = None,
-        note: str = "",
-    ) -> NoisySum:
-        """Ledger entry of a release; sensitivities are those before ``quantize``.
-
-        ``size`` is the number of coordinates of one row's contribution to one of the ``count`` releases
-        (for a continual stream: over all nodes it enters); ``draws`` the number of noise values drawn in
-        all, size * count by default.
-        """
-
-    def state(self) -> dict[str, Any]:
-        """JSON-able state for ``noise_from_state``; randomness is saved for seeded runs only."""
-
-
-class _Continuous:
-    """Ordinary floating point: nothing is rounded, releases are charged as exact Gaussians."""
-
-    @property
-    def grid(self) -> float | None:
-        return None
-
-    def quantize(self, values: FloatArray) -> FloatArray:
-        return np.asarray(values, dtype=np.float64)
-
-    def rounding_slack(self, size: int) -> float:
-        integer_at_least("size", size, 0)
-        return 0.0
-
-    def scale_for(self, sensitivity: float, mu: float, *, size: int) -> float:
-        total = nonnegative("sensitivity", sensitivity) + self.rounding_slack(size)
-        return total / positive_or_inf("mu", mu)
-
-    def mu_budget(self, epsilon: float, delta: float, rounds_per_user: int = 1) -> float:
-        return mu_from(epsilon, delta) / integer_at_least("rounds_per_user", rounds_per_user, 1)
-
-    def event(
-        self,
-        name: str,
-        sensitivity: float,
-        noise_sd: float,
-        *,
-        size: int,
-        count: int = 1,
-        draws: int | None = None,
-        moving_sensitivity: float | None = None,
-        note: str = "",
-    ) -> NoisySum:
-        integer_at_least("size", size, 0)
-        return GaussianRelease(name, sensitivity, noise_sd, count, note, moving_sensitivity)
-
-
-class FastNoise(_Continuous):
+class FastNoise(NoiseSource):
     """Noise of a seeded NumPy generator: reproducible, for simulation and tests.
 
     Formal guarantee. Gaussian DP in real arithmetic, against an adversary who knows neither seed nor state.
@@ -136,14 +52,18 @@ class FastNoise(_Continuous):
         return "fast: seeded NumPy generator, reproducible, not for serving people"
 
     def gaussian(self, scale: float, shape: Shape) -> FloatArray:
-        noise: FloatArray = positive("scale", scale) * self.rng.standard_normal(shape)
+        noise: FloatArray = _standard_deviation(scale) * self.rng.standard_normal(shape)
         return noise
 
+    def generator(self) -> np.random.Generator:
+        """The seeded generator itself: what is drawn from it is not drawn again."""
+        return self.rng
+
     def state(self) -> dict[str, Any]:
-        return {"name": self.name, "generator": _plain(self.rng.bit_generator.state)}
+        return {"name": self.name, "generator": generator_state(self.rng)}
 
 
-class SecureNoise(_Continuous):
+class SecureNoise(NoiseSource):
     """Noise from the operating system's cryptographic generator: nothing to seed, save or reproduce.
 
     Formal guarantee. Gaussian DP in real arithmetic, if the operating system's generator is secure. Values
@@ -160,7 +80,7 @@ class SecureNoise(_Continuous):
         return "secure: operating-system entropy, floating point, not reproducible"
 
     def gaussian(self, scale: float, shape: Shape) -> FloatArray:
-        scale = positive("scale", scale)
+        scale = _standard_deviation(scale)
         empty: FloatArray = np.empty(shape, dtype=np.float64)
         words = np.frombuffer(os.urandom(8 * empty.size), dtype=np.uint64)
         # (u + 1/2) / 2^64 with u < 2^63 lies in (0, 1/2], where float64 keeps the tail's relative precision
@@ -168,21 +88,25 @@ class SecureNoise(_Continuous):
         noise = np.where(words & np.uint64(1), magnitude, -magnitude)
         return np.asarray(scale * noise, dtype=np.float64).reshape(empty.shape)
 
+    def generator(self) -> np.random.Generator:
+        """A Philox generator that the operating system's entropy keys anew each time."""
+        return _fresh_generator()
+
     def state(self) -> dict[str, Any]:
         return {"name": self.name}
 
 
-class ExactNoise:
+class ExactNoise(NoiseSource):
     """Discrete Gaussian noise on a grid, sampled without rounding by OpenDP (extra ``tacit[secure]``).
 
-    Formal guarantee. Adjacency: one row replaced. Contributions rounded by ``quantize`` and noise are
-    integer multiples of ``grid``, a power of two. Integers below 2^53 and their sums are exact in float64,
+    Formal guarantee. Adjacency: one row replaced. Contributions, rounded, and noise are integer multiples of
+    ``grid``, a power of two. Integers below 2^53 and their sums are exact in float64,
     whatever the order of summation, so the released float is exactly grid * (integer sum + integer noise):
     no low-order bits, no rounding, no order-dependent sensitivity (docs/theory.md#exact-noise). ``event`` gives a
     ``DiscreteGaussianRelease``, which is charged like a continuous Gaussian; that it is not exactly one is
     paid from a reserve of 1e-4 of the budget (docs/theory.md#lattice-lemma), which ``mu_budget`` leaves out.
 
-    The sum must be of quantized contributions with **integer** coefficients (plain sums, nodes of a binary
+    The sum must be of rounded contributions with **integer** coefficients (plain sums, nodes of a binary
     tree). A factorization with real coefficients leaves the grid and must not be used with this source.
     """
 
@@ -203,50 +127,17 @@ class ExactNoise:
         return f"exact: discrete Gaussian on multiples of {self._grid:.3g} (OpenDP), not reproducible"
 
     def gaussian(self, scale: float, shape: Shape) -> FloatArray:
-        steps = positive("scale", scale) / self._grid
+        steps = _standard_deviation(scale) / self._grid
         if steps > 2.0**44:  # then 2^53 steps are 512 standard deviations: probability below e^-131000
             raise InvalidInput(f"scale must be at most {2.0**44 * self._grid:g} for this grid, got {scale!r}")
         empty: FloatArray = np.empty(shape, dtype=np.float64)
         drawn = self._measurement(steps)([0] * empty.size) if empty.size else []
         return np.asarray(drawn, dtype=np.int64).astype(np.float64).reshape(empty.shape) * self._grid
 
-    def quantize(self, values: FloatArray) -> FloatArray:
-        steps = np.rint(np.asarray(values, dtype=np.float64) / self._grid)
-        if not np.all(np.abs(steps) < _EXACT_LIMIT):
-            raise InvalidInput(f"values must be finite and below {_EXACT_LIMIT * self._grid:g} in size")
-        rounded: FloatArray = steps * self._grid
-        return rounded
-
-    def rounding_slack(self, size: int) -> float:
-        # each of two contributions moves by at most grid / 2 per coordinate
-        return math.sqrt(integer_at_least("size", size, 0)) * self._grid
-
-    def scale_for(self, sensitivity: float, mu: float, *, size: int) -> float:
-        total = nonnegative("sensitivity", sensitivity) + self.rounding_slack(size)
-        return total / positive_or_inf("mu", mu)
-
-    def mu_budget(self, epsilon: float, delta: float, rounds_per_user: int = 1) -> float:
-        return lattice_mu(epsilon, delta) / integer_at_least("rounds_per_user", rounds_per_user, 1)
-
-    def event(
-        self,
-        name: str,
-        sensitivity: float,
-        noise_sd: float,
-        *,
-        size: int,
-        count: int = 1,
-        draws: int | None = None,
-        moving_sensitivity: float | None = None,
-        note: str = "",
-    ) -> NoisySum:
-        slack = self.rounding_slack(size)
-        moving = None
-        if moving_sensitivity is not None:
-            moving = nonnegative("moving_sensitivity", moving_sensitivity) + 0.5 * slack
-        total = nonnegative("sensitivity", sensitivity) + slack
-        draws = size * integer_at_least("count", count, 1) if draws is None else draws
-        return DiscreteGaussianRelease(name, total, noise_sd, count, note, moving, draws=draws, grid=self._grid)
+    def generator(self) -> np.random.Generator:
+        raise InvalidInput(
+            "exact noise comes from OpenDP, which has no generator to hand out: use noise='fast' or noise='secure'"
+        )
 
     def state(self) -> dict[str, Any]:
         return {"name": self.name, "grid": self._grid}
@@ -259,7 +150,7 @@ class ExactNoise:
         return self._measurements[steps]
 
 
-class NoNoise(_Continuous):
+class NoNoise(NoiseSource):
     """Zeros, for epsilon = inf. Its events state zero noise, which no finite budget accepts."""
 
     name: Final = "none"
@@ -271,28 +162,12 @@ class NoNoise(_Continuous):
         nonnegative_or_inf("scale", scale)
         return np.zeros(shape, dtype=np.float64)
 
-    def event(
-        self,
-        name: str,
-        sensitivity: float,
-        noise_sd: float,
-        *,
-        size: int,
-        count: int = 1,
-        draws: int | None = None,
-        moving_sensitivity: float | None = None,
-        note: str = "",
-    ) -> NoisySum:
-        return super().event(
-            name,
-            sensitivity,
-            0.0,
-            size=size,
-            count=count,
-            draws=draws,
-            moving_sensitivity=moving_sensitivity,
-            note=note,
-        )
+    def generator(self) -> np.random.Generator:
+        """As ``secure``: there is no limit that it could break."""
+        return _fresh_generator()
+
+    def charged_sd(self, noise_sd: float) -> float:
+        return 0.0
 
     def state(self) -> dict[str, Any]:
         return {"name": self.name}
@@ -315,7 +190,7 @@ def noise_from_state(state: Mapping[str, Any]) -> NoiseSource:
     """The source that gave ``state``; a fast one goes on where it stopped."""
     name = state.get("name")
     if name == "fast":
-        return FastNoise(_generator(state.get("generator")))
+        return FastNoise(generator_from_state(state.get("generator")))
     if name == "exact":
         return ExactNoise(state.get("grid", -1.0))
     if name in ("secure", "none"):
@@ -323,7 +198,13 @@ def noise_from_state(state: Mapping[str, Any]) -> NoiseSource:
     raise InvalidInput(f"noise state must name one of {NOISE_NAMES}, got {name!r}")
 
 
-def _generator(state: object) -> np.random.Generator:
+def generator_state(rng: np.random.Generator) -> dict[str, Any]:
+    """JSON-able state of a generator, for `generator_from_state`."""
+    return {str(key): _plain(value) for key, value in rng.bit_generator.state.items()}
+
+
+def generator_from_state(state: object) -> np.random.Generator:
+    """The generator that gave ``state``, which goes on where that one was."""
     name = state.get("bit_generator") if isinstance(state, dict) else None
     if name not in ("PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937"):
         raise InvalidInput(f"generator state must name a NumPy bit generator, got {name!r}")
@@ -333,6 +214,15 @@ def _generator(state: object) -> np.random.Generator:
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise InvalidInput(f"generator state of {name} is damaged: {error!r}") from error
     return np.random.Generator(bits)
+
+
+def _standard_deviation(scale: float) -> float:
+    """``scale`` if it is one; the common case first, on the path of every decision."""
+    return scale if type(scale) is float and 0.0 < scale < math.inf else positive("scale", scale)
+
+
+def _fresh_generator() -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(os.urandom(16), "little")))
 
 
 def _plain(value: Any) -> Any:

@@ -29,16 +29,6 @@ def epsilon_from_renyi(orders: ArrayLike, divergences: ArrayLike, delta: float) 
     return max(0.0, float(np.min(candidates)))
 
 
-def delta_from_renyi(orders: ArrayLike, divergences: ArrayLike, epsilon: float) -> float:
-    """Smallest delta <= 1 that the curve implies at ``epsilon``."""
-    alpha, tau = _curve(orders, divergences)
-    epsilon = nonnegative_or_inf("epsilon", epsilon)
-    if math.isinf(epsilon):
-        return 0.0
-    log_delta = (alpha - 1.0) * (tau - epsilon + np.log1p(-1.0 / alpha)) - np.log(alpha)
-    return math.exp(min(0.0, float(np.min(log_delta))))
-
-
 def renyi_budget(orders: ArrayLike, epsilon: float, delta: float) -> FloatArray:
     """Largest divergence of each order that still implies (epsilon, delta)-DP; negative where none does."""
     alpha, _ = _curve(orders, np.zeros(np.size(orders)))
