@@ -13,7 +13,7 @@ from tacit.shuffle.calibration import calibrate, epsilon_at, matrix_report
 from tacit.shuffle.domains import Ball, Domain, OuterProducts
 from tacit.shuffle.guarantee import Guarantee, guarantee
 from tacit.shuffle.messages import Aggregate, ShuffledBits, report_bytes
-from tacit.shuffle.optimizer import Minimum, Participation, gradient_descent, newton, participation
+from tacit.shuffle.optimizer import Minimum, gradient_descent
 from tacit.shuffle.paper import PaperParameters, paper_parameters, paper_rounds
 from tacit.shuffle.parameters import SumProtocol
 from tacit.shuffle.planning import BatchPlan, PlannedRelease, Request, plan_batch
@@ -34,7 +34,6 @@ __all__ = [
     "Minimum",
     "OuterProducts",
     "PaperParameters",
-    "Participation",
     "PlannedRelease",
     "Request",
     "ShuffledBits",
@@ -46,10 +45,8 @@ __all__ = [
     "gradient_descent",
     "guarantee",
     "matrix_report",
-    "newton",
     "paper_parameters",
     "paper_rounds",
-    "participation",
     "plan_batch",
     "randomize",
     "randomize_in_chunks",

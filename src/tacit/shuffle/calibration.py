@@ -1,5 +1,4 @@
-"""Chooses g, b and p: the smallest message whose noise is near the central one, or the least noise of a
-message.
+"""Chooses g, b and p: the smallest message whose noise is near the central one, or the least noise of a message.
 
 A coordinate costs ``range * g + b`` bits. Its noise has two parts, both in steps of Delta / g: the
 binomial one, which privacy fixes at ``g D_2 / (Delta mu)`` whatever the message, and the users' rounding,
@@ -10,6 +9,7 @@ binomial part (at p = 1/2), and p is then lowered until the guarantee is just me
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -24,10 +24,10 @@ from tacit.shuffle.paper import paper_parameters
 from tacit.shuffle.parameters import PROBABILITY_UNITS, SumProtocol, grid_levels
 
 NOISE_RATIO: Final = 1.2
-"""Standard deviation, rounding included, that is accepted over the central Gaussian's."""
+"""Standard deviation, rounding included, that is accepted over the central Gaussian's unless the caller says more."""
 
 MAX_BITS: Final = 64
-"""Bits per coordinate after which a larger message is not tried."""
+"""Bits per coordinate after which a larger message is not tried unless the caller says more."""
 
 _HALF: Final = PROBABILITY_UNITS // 2
 
@@ -52,33 +52,33 @@ def calibrate(
     """
     positive("epsilon", epsilon)
     tail = TAIL_SHARE * probability("delta", delta)
-    mu = mu_from(epsilon, delta - tail)
-    return calibrate_mu(domain, users, mu, tail, label=label, noise_ratio=noise_ratio, max_bits=max_bits)
+    limits = MessageLimits(noise_ratio, max_bits)
+    return calibrate_mu(domain, users, mu_from(epsilon, delta - tail), tail, limits).relabelled(label)
 
 
-def calibrate_mu(
-    domain: Domain,
-    users: int,
-    mu: float,
-    tail_delta: float,
-    *,
-    label: str = "sum",
-    noise_ratio: float = NOISE_RATIO,
-    max_bits: int = MAX_BITS,
-) -> SumProtocol:
-    """As ``calibrate``, for a stated Gaussian-DP parameter and tail; for plans of several releases."""
+@dataclass(frozen=True)
+class MessageLimits:
+    """What a calibration may do: see ``calibrate``."""
+
+    noise_ratio: float
+    max_bits: int
+
+    def __post_init__(self) -> None:
+        positive("noise_ratio", self.noise_ratio)
+        integer_at_least("max_bits", self.max_bits, 2)
+
+
+def calibrate_mu(domain: Domain, users: int, mu: float, tail_delta: float, limits: MessageLimits) -> SumProtocol:
+    """As ``calibrate``, for a stated Gaussian-DP parameter and tail and without a label; for plans of several sums."""
     integer_at_least("users", users, 1)
-    integer_at_least("max_bits", max_bits, 2)
-    positive("mu", mu)
-    positive("noise_ratio", noise_ratio)
-    chosen = _calibrated(domain, users, mu, probability("tail_delta", tail_delta), noise_ratio, max_bits)
-    return chosen.relabelled(label)
+    return _calibrated(domain, users, positive("mu", mu), probability("tail_delta", tail_delta), limits)
 
 
 @lru_cache(maxsize=1024)
-def _calibrated(domain: Domain, users: int, mu: float, tail: float, noise_ratio: float, max_bits: int) -> SumProtocol:
+def _calibrated(domain: Domain, users: int, mu: float, tail: float, limits: MessageLimits) -> SumProtocol:
+    max_bits = limits.max_bits
     largest = _largest_grid(domain, users, mu, max_bits)
-    target = noise_ratio * domain.sensitivity / mu
+    target = limits.noise_ratio * domain.sensitivity / mu
     for grid in range(1, largest + 1):
         if _least_noise(domain, users, mu, grid) > target:
             continue
@@ -127,17 +127,12 @@ def _lower_probability(protocol: SumProtocol, mu: float, tail: float, needed_var
     high = protocol.noise_numerator
     while high - low > 1:
         middle = (low + high) // 2
-        trial = _with_numerator(protocol, middle)
+        trial = replace(protocol, noise_numerator=middle)
         if guarantee(trial, tail).mu <= mu:
             high = middle
         else:
             low = middle
-    return _with_numerator(protocol, high)
-
-
-def _with_numerator(protocol: SumProtocol, numerator: int) -> SumProtocol:
-    p = protocol
-    return SumProtocol(p.label, p.domain, p.grid, p.noise_bits, numerator, p.min_users)
+    return replace(protocol, noise_numerator=high)
 
 
 def epsilon_at(protocol: SumProtocol, delta: float, honest: float = 1.0) -> float:
@@ -145,22 +140,14 @@ def epsilon_at(protocol: SumProtocol, delta: float, honest: float = 1.0) -> floa
     return guarantee(protocol, TAIL_SHARE * delta, honest).epsilon(delta)
 
 
-def matrix_report(
-    users: int,
-    dim: int,
-    epsilon: float,
-    delta: float,
-    *,
-    noise_ratio: float = NOISE_RATIO,
-    max_bits: int = MAX_BITS,
-) -> dict[str, object]:
+def matrix_report(users: int, dim: int, epsilon: float, delta: float) -> dict[str, object]:
     """One release of a ``dim`` x ``dim`` matrix, calibrated, with the paper's constants beside.
 
     Standard deviations are in units of Delta and include the users' rounding. ``bits_per_coordinate`` is
     that of the widest coordinate; ``bytes_per_user`` is the whole report, header included.
     """
     domain = OuterProducts(dim)
-    protocol = calibrate(domain, users, epsilon, delta, label="matrix", noise_ratio=noise_ratio, max_bits=max_bits)
+    protocol = calibrate(domain, users, epsilon, delta, label="matrix")
     central = domain.sensitivity / mu_from(epsilon, delta)
     ours: dict[str, object] = {
         "bits_per_coordinate": protocol.bits_per_coordinate,

@@ -48,9 +48,7 @@ class Domain(Protocol):
         """Largest value of each coordinate."""
 
     def embed(self, rows: FloatArray) -> FloatArray:
-        """Contributions of the users whose rows these are, one per line; raises on numbers that are not
-        finite.
-        """
+        """Contributions of the users whose rows these are, one per line; raises on numbers that are not finite."""
 
     def decode(self, total: FloatArray) -> FloatArray:
         """A sum of contributions in its natural shape."""

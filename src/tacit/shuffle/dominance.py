@@ -92,9 +92,7 @@ def binomial_dominance(trials: int, probability: float, reach: int, tail: float)
 
 
 def _log_mass(trials: int, probability: float, first: int, last: int) -> FloatArray:
-    """log f on [first, last], from exact ratios of neighbours: log-gamma would lose 8 digits at 10^7
-    trials.
-    """
+    """log f on [first, last], from exact ratios of neighbours: log-gamma would lose 8 digits at 10^7 trials."""
     y = np.arange(first, last, dtype=np.float64)
     ratios = np.log((trials - y) / (y + 1.0)) + math.log(probability / (1.0 - probability))
     log_mass = np.concatenate(([0.0], np.cumsum(ratios)))

@@ -1,6 +1,4 @@
-"""What a shuffled sum guarantees: a Gaussian-DP parameter, a tail, and the ledger entries that follow
-from them.
-"""
+"""What a shuffled sum guarantees: a Gaussian-DP parameter, a tail, and the ledger entries that follow from them."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ class Guarantee:
     mu: float
     tail_delta: float
     moving_mu: float
-    """The same for a row that stops contributing, or starts to: its report is sent, with a contribution
-    of 0.
-    """
+    """The same for a row that stops contributing, or starts to: its report is sent, with a contribution of 0."""
 
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon at ``delta``, by the exact curve of the dominating Gaussian."""

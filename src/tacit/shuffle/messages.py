@@ -34,9 +34,7 @@ HEADER_BYTES: Final = _PREFIX.size + ID_BYTES
 
 @dataclass(frozen=True)
 class ShuffledBits:
-    """The shuffler's message to the analyzer: for each label its bits in random order, packed, and how
-    many.
-    """
+    """The shuffler's message to the analyzer: for each label its bits in random order, packed, and how many."""
 
     digest: bytes
     reports: int

@@ -18,9 +18,7 @@ class PaperParameters:
 
     @property
     def bits_per_coordinate(self) -> int:
-        """2 g + b: after the shift by Delta an entry lies in [0, 2 Delta], which the paper's g + b leaves
-        out.
-        """
+        """2 g + b: after the shift by Delta an entry lies in [0, 2 Delta], which the paper's g + b leaves out."""
         return 2 * self.grid + self.noise_bits
 
     def noise_sd(self, users: int) -> float:

@@ -17,7 +17,7 @@ from tacit.privacy.events import GaussianRelease, RenyiRelease
 from tacit.privacy.gaussian import mu_from
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.renyi import renyi_budget
-from tacit.shuffle.calibration import MAX_BITS, NOISE_RATIO, calibrate_mu
+from tacit.shuffle.calibration import MAX_BITS, NOISE_RATIO, MessageLimits, calibrate_mu
 from tacit.shuffle.domains import Domain
 from tacit.shuffle.guarantee import (
     RENYI_ORDERS,
@@ -115,13 +115,16 @@ class BatchPlan:
 
     def events(self) -> tuple[GaussianRelease | RenyiRelease, ...]:
         """What ``ledger`` is charged with, before the first report is asked for."""
-        event = gaussian_event if self.accounting == "gaussian" else renyi_event
-        return tuple(event(r.protocol, r.part, r.request.rounds) for r in self.releases)
+        if self.accounting == "gaussian":
+            return self.gaussian_events()
+        return tuple(renyi_event(r.protocol, r.part, r.request.rounds) for r in self.releases)
+
+    def gaussian_events(self) -> tuple[GaussianRelease, ...]:
+        """The same by the dominating Gaussians, for a ledger with Gaussian accounting."""
+        return tuple(gaussian_event(r.protocol, r.part, r.request.rounds) for r in self.releases)
 
     def ledger(self) -> Ledger:
-        """An empty ledger for this plan; with Gaussian accounting the tails are taken off delta
-        beforehand.
-        """
+        """An empty ledger for this plan; with Gaussian accounting the tails are taken off delta beforehand."""
         tails = self.guarantee.tail_delta if self.accounting == "gaussian" else 0.0
         return Ledger(Budget(self.epsilon, self.delta - tails), accounting=self.accounting)
 
@@ -144,8 +147,7 @@ def plan_batch(
     noise_ratio: float = NOISE_RATIO,
     max_bits: int = MAX_BITS,
 ) -> BatchPlan:
-    """Parameters for every request such that all rounds together are (epsilon, delta)-DP at ``users``
-    reports.
+    """Parameters for every request such that all rounds together are (epsilon, delta)-DP at ``users`` reports.
 
     ``accounting="gaussian"`` composes the dominating Gaussians exactly; ``"renyi"`` composes their Renyi
     curves, for a ledger that holds other Renyi releases too, and needs more noise.
@@ -157,20 +159,13 @@ def plan_batch(
     positive("epsilon", epsilon)
     tail = TAIL_SHARE * probability("delta", delta)
     budget = _mu_budget(accounting, epsilon, delta - tail)
+    limits = MessageLimits(noise_ratio, max_bits)
     shares = math.fsum(request.share for request in requests)
     tail_per_round = tail / sum(request.rounds for request in requests)
     releases = []
     for request in requests:
         mu = budget * math.sqrt(request.share / (shares * request.rounds))
-        protocol = calibrate_mu(
-            request.domain,
-            users,
-            mu,
-            tail_per_round,
-            label=f"{label}/{request.name}",
-            noise_ratio=noise_ratio,
-            max_bits=max_bits,
-        )
+        protocol = calibrate_mu(request.domain, users, mu, tail_per_round, limits).relabelled(f"{label}/{request.name}")
         releases.append(PlannedRelease(request, protocol, guarantee(protocol, tail_per_round)))
     return BatchPlan(users, epsilon, delta, accounting, tuple(releases))
 

@@ -132,8 +132,7 @@ class Shuffler:
 
 
 def could_be_honest(protocol: SumProtocol, counts: IntArray) -> BoolArray:
-    """Whether some contribution and some noise give these numbers of ones; always true for an honest
-    report.
+    """Whether some contribution and some noise give these numbers of ones; always true for an honest report.
 
     Noise adds 0 to b ones and rounding less than one step, so a coordinate of the contribution lies
     strictly between count - b - 1 and count + 1 steps. When no vector in that box has a norm within the
