@@ -7,17 +7,38 @@ from typing import TYPE_CHECKING, Any
 from tacit._version import __version__
 
 if TYPE_CHECKING:
-    from tacit.policies.base import Policy
+    from tacit.environments import register_environment
+    from tacit.glm.links import register_link
     from tacit.policies.decision import Decision
-    from tacit.policies.registry import load, make_policy
+    from tacit.policies.policy import Policy
+    from tacit.policies.private_policy import PrivatePolicy
+    from tacit.policies.registry import load, make_policy, policy_class, register_policy, restore
 
-__all__ = ["Decision", "Policy", "__version__", "load", "make_policy"]
+__all__ = [
+    "Decision",
+    "Policy",
+    "PrivatePolicy",
+    "__version__",
+    "load",
+    "make_policy",
+    "policy_class",
+    "register_environment",
+    "register_link",
+    "register_policy",
+    "restore",
+]
 
 _HOMES = {
     "Decision": "tacit.policies.decision",
-    "Policy": "tacit.policies.base",
+    "Policy": "tacit.policies.policy",
+    "PrivatePolicy": "tacit.policies.private_policy",
     "load": "tacit.policies.registry",
     "make_policy": "tacit.policies.registry",
+    "policy_class": "tacit.policies.registry",
+    "register_environment": "tacit.environments",
+    "register_link": "tacit.glm.links",
+    "register_policy": "tacit.policies.registry",
+    "restore": "tacit.policies.registry",
 }
 
 

@@ -12,7 +12,7 @@ pytest.importorskip("opendp")
 from tacit.audit import exclusions
 from tacit.audit.exclusions import KINDS, PullBeforeSum, count_exclusions
 from tacit.errors import InvalidInput
-from tacit.policies.baselines.local_glm import LocalGLM
+from tacit.policies.baselines.local_glm import LocalConstants, LocalGLM
 from tacit.policies.publisher import Publisher
 from tacit.policies.registry import make_policy
 from tacit.privacy import continual
@@ -29,7 +29,14 @@ def on_grid(values: FloatArray) -> bool:
 
 
 def make(name: str, **changes: Any) -> Any:
-    arguments = {"dim": 3, "horizon": 200, "theta_bound": 2.0, "epsilon": 4.0, "delta": 1e-5, "noise": "exact"}
+    arguments: dict[str, Any] = {
+        "dim": 3,
+        "horizon": 200,
+        "theta_bound": 2.0,
+        "epsilon": 4.0,
+        "delta": 1e-5,
+        "noise": "exact",
+    }
     return make_policy(name, **(arguments | changes))
 
 
@@ -52,22 +59,20 @@ def test_a_pull_that_is_added_to_the_noise_first_is_found(profile: str, monkeypa
         monkeypatch.setattr(module, name, value)
     found = [count_exclusions(kind, 200, seed=2) for kind in GRADIENTS if kind.endswith(profile)]
     assert 0 < sum(each.excluded for each in found) < 400
-    assert set().union(*(each.fields for each in found)) == {"theta"}
+    assert set().union(*(each.fields for each in found)) == {"explore.theta", "exploit.theta"}
 
 
 def test_contributions_off_the_grid_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    start_epoch, build = continual.start_epoch, LocalGLM._build
+    open_stream, constants = continual.ContinualRelease.open, LocalGLM._constants
 
-    def epoch_without_rounding(stream: continual.Stream, plan: continual.ContinualRelease) -> None:
-        start_epoch(stream, plan)
-        stream.scale[1] = 0.0
+    def open_without_rounding(plan: continual.ContinualRelease) -> continual.Stream:
+        return open_stream(plan)._replace(constants=continual.StreamConstants(grid=0.0))
 
-    def build_without_rounding(policy: LocalGLM) -> None:
-        build(policy)
-        policy.state.constants[4] = 0.0
+    def without_rounding(policy: LocalGLM) -> LocalConstants:
+        return constants(policy)._replace(grid=0.0)
 
-    monkeypatch.setattr(continual, "start_epoch", epoch_without_rounding)
-    monkeypatch.setattr(LocalGLM, "_build", build_without_rounding)
+    monkeypatch.setattr(continual.ContinualRelease, "open", open_without_rounding)
+    monkeypatch.setattr(LocalGLM, "_constants", without_rounding)
     for kind in KINDS:
         if kind not in GRADIENTS:
             found = count_exclusions(kind, 8, seed=3)
@@ -90,12 +95,13 @@ def test_streams_hold_multiples_of_the_grid(name: str, horizon: int | None) -> N
     contexts, rewards = rounds(250 if horizon else 1_100)
     policy.play(contexts, rewards)
     stream = policy.state.stream
-    for values in (stream.leaf, stream.nodes, stream.noisy, stream.carried, stream.released):
+    tree = stream.mechanism
+    for values in (stream.leaf, tree.sums, tree.noisy, tree.carried, stream.released):
         assert on_grid(values)
-    assert horizon or np.any(stream.carried)
-    used = [level for level in range(40) if int(stream.clock[0]) >> level & 1]
-    assert np.array_equal(stream.released, stream.carried + np.sum(stream.noisy[used], axis=0))
-    assert np.all(stream.noisy[used] != stream.nodes[used])
+    assert horizon or np.any(tree.carried)
+    used = [level for level in range(40) if int(stream.closed[()]) >> level & 1]
+    assert np.array_equal(stream.released, tree.carried + np.sum(tree.noisy[used], axis=0))
+    assert np.all(tree.noisy[used] != tree.sums[used])
 
 
 class Watched(Publisher):
@@ -118,8 +124,9 @@ def test_released_vectors_are_multiples_of_the_grid(name: str, profile: str | No
     for arms, outcome in zip(contexts, rewards, strict=True):
         decision = policy.select(arms)
         policy.update(decision, float(outcome[decision.arm]))
-    for side in (0, 1) if profile else ():
-        policy._refresh(side)
+    if profile:
+        policy._refresh(policy.state.explore, policy.state.exploit)
+        policy._refresh(policy.state.exploit, policy.state.explore)
     assert {kind.split()[-1] for kind, *_ in watched.seen} == ({"theta_o", "theta_tau"} if profile else {"report"})
     for _, exact, noise, released in watched.seen:
         assert on_grid(exact)
@@ -136,6 +143,6 @@ def test_released_vectors_are_multiples_of_the_grid(name: str, profile: str | No
     ],
 )
 def test_sums_that_floats_could_not_hold_exactly_are_refused(name: str, options: dict[str, Any]) -> None:
-    setting = {"dim": 2, "epsilon": 1.0, "delta": 1e-6, "theta_bound": 2.0, "noise": "exact"}
+    setting: dict[str, Any] = {"dim": 2, "epsilon": 1.0, "delta": 1e-6, "theta_bound": 2.0, "noise": "exact"}
     with pytest.raises(InvalidInput, match="stop being exact"):
         make_policy(name, **(setting | options))

@@ -16,16 +16,17 @@ import pytest
 import tacit
 import tacit.errors
 from tacit.errors import InvalidInput, OneLife
-from tacit.policies import persistence, streamed
-from tacit.policies.base import Policy
+from tacit.policies import continual_policy, persistence
+from tacit.policies.baselines.shuffle_linucb import ShuffleLinUcb
 from tacit.policies.decision import Decision
+from tacit.policies.policy import Policy
 from tacit.policies.publisher import Publisher
-from tacit.policies.registry import make_policy
+from tacit.policies.shuffle import ShuffleGLM
 from tacit.privacy.continual import start_epoch
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import FloatArray
-from tests.contracts.policies import PRIVATE, make, rounds
+from tests.contracts.policies import PRIVATE, make, make_private, rounds
 
 
 class Interrupted(Exception):  # noqa: N818 - reads as a statement
@@ -104,15 +105,13 @@ def test_a_save_that_fails_leaves_one_life(
 
 @pytest.mark.parametrize("where", ["_next_plan", "_append", "_plan"])
 def test_shuffle_glm_releases_a_batch_once(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    policy = make_policy("shuffle-glm", dim=3, horizon=600, epsilon=4.0, delta=0.01, theta_bound=2.0, seed=1)
+    policy = ShuffleGLM(dim=3, horizon=600, epsilon=4.0, delta=0.01, theta_bound=2.0, seed=1)
     policy.publisher = counting = Counting()
-    size = int(policy.state.counts[1])
-    _walk(policy, size)
+    _walk(policy, policy.batch_users)
     monkeypatch.setattr(policy, where, _failing(getattr(policy, where), 3))
     assert _walk(policy, 300, seed=12) == 3
     assert counting.sums, "no batch was released"
     assert set(counting.sums.values()) == {1}
-    assert policy.ledger is not None
     charged = {entry.event.name for entry in policy.ledger.entries}
     assert {label.rsplit("/", 1)[0] for label in counting.sums} <= charged
     assert policy.ledger.mu_spent <= policy.ledger.budget.mu
@@ -120,11 +119,8 @@ def test_shuffle_glm_releases_a_batch_once(where: str, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("where", ["charge", "sums"])
 def test_shuffle_linucb_releases_rows_once(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    policy = make_policy(
-        "shuffle-linucb", dim=3, horizon=600, batch_size=30, epsilon=4.0, delta=0.01, theta_bound=2.0, seed=1
-    )
+    policy = ShuffleLinUcb(dim=3, horizon=600, batch_size=30, epsilon=4.0, delta=0.01, theta_bound=2.0, seed=1)
     policy.publisher = counting = Counting()
-    assert policy.ledger is not None
     if where == "charge":
         monkeypatch.setattr(policy.ledger, "charge", _failing(policy.ledger.charge))
     else:
@@ -141,11 +137,9 @@ def test_shuffle_linucb_releases_rows_once(where: str, monkeypatch: pytest.Monke
 def test_an_epoch_that_was_interrupted_is_charged_once_and_noised_as_charged(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streamed, "FIRST_EPOCH", 8)
-    monkeypatch.setattr(streamed, "start_epoch", _failing(start_epoch, 2))
-    policy = make(name, horizon=None)
+    monkeypatch.setattr(continual_policy, "start_epoch", _failing(start_epoch, 2))
+    policy = make_private(name, horizon=None, first_epoch=8)
     assert _walk(policy, 40) == 2
-    assert policy.ledger is not None
     charged = {entry.cohort: entry.event.noise_sd for entry in policy.ledger.entries if entry.cohort}
     assert list(charged) == ["epoch 1", "epoch 2", "epoch 3"]
     assert policy.noise_scale == charged["epoch 3"]

@@ -12,7 +12,8 @@ from tacit.experiments.runner import run_once
 from tacit.experiments.spec import Experiment
 from tacit.policies.joint import JointGLM
 from tacit.policies.joint.steps import EXPLORED
-from tacit.policies.state import size_in_bytes
+from tacit.policies.state import flatten, size_in_bytes
+from tacit.privacy.randomness import Tape, taped
 from tacit.typing import FloatArray
 
 HORIZON = 600
@@ -46,21 +47,21 @@ def test_both_criteria_act() -> None:
     mask = policy.state.rows.mask[:3000]
     explored = int(np.sum(mask == EXPLORED))
     assert 10 <= explored <= 600
-    assert policy.state.calls[0] >= 1  # theta_o was refreshed
-    assert policy.state.calls[1] >= 3  # and theta_tau more often
-    assert np.linalg.norm(policy.state.theta[0]) > 0.0
+    assert policy.state.explore.calls[()] >= 1  # theta_o was refreshed
+    assert policy.state.exploit.calls[()] >= 3  # and theta_tau more often
+    assert np.linalg.norm(policy.state.explore.theta) > 0.0
 
 
 def test_elimination_removes_arms_that_theta_o_rules_out() -> None:
     policy = make(horizon=3000)
     policy.play(*world(3000))
-    policy.state.theta[0] = (2.5, 0.0, 0.0)
-    policy.state.theta[1] = (-2.5, 0.0, 0.0)  # would choose the arm that theta_o rules out
-    policy.state.spread[0] = 1e-4 * np.eye(3)
+    policy.state.explore.theta[:] = (2.5, 0.0, 0.0)
+    policy.state.exploit.theta[:] = (-2.5, 0.0, 0.0)  # would choose the arm that theta_o rules out
+    policy.state.explore.spread[:] = 1e-4 * np.eye(3)
     policy.state.coverage[:] = 1e-9 * np.eye(3)  # no exploration
     arms = np.array([[0.9, 0.0, 0.0], [-0.9, 0.0, 0.0]])
     assert policy.select(arms).arm == 0
-    policy.state.spread[0] = 100.0 * np.eye(3)
+    policy.state.explore.spread[:] = 100.0 * np.eye(3)
     assert policy.select(arms).arm == 1
 
 
@@ -78,13 +79,14 @@ def test_replacing_a_row_changes_others_arms_through_releases_only() -> None:
         first.update(a, float(rewards[t, a.arm]))
         second.update(b, float(1.0 - rewards[t, b.arm] if t == 50 else rewards[t, b.arm]))
         # Whatever reaches the next decision must come from `released`: copy it and all that derives from it.
-        for ours, theirs in zip(first.state.stream, second.state.stream, strict=True):
-            theirs[...] = ours
-        second.state.theta[...] = first.state.theta
-        second.state.spread[...] = first.state.spread
-        second.state.anchor[...] = first.state.anchor
-    assert int(first.state.calls[0]) == int(second.state.calls[0])
-    assert int(first.state.calls[1]) == int(second.state.calls[1])
+        ours = flatten(first.state.stream)
+        for path, theirs in flatten(second.state.stream).items():
+            theirs[...] = ours[path]
+        for side in ("explore", "exploit"):
+            for field in ("theta", "spread", "anchor"):
+                getattr(getattr(second.state, side), field)[...] = getattr(getattr(first.state, side), field)
+    assert first.state.explore.calls[()] == second.state.explore.calls[()]
+    assert first.state.exploit.calls[()] == second.state.exploit.calls[()]
 
 
 def test_the_refresh_leak_of_the_paper_shows_and_ours_does_not() -> None:
@@ -93,11 +95,12 @@ def test_the_refresh_leak_of_the_paper_shows_and_ours_does_not() -> None:
         moved = []
         for arms in (np.zeros((4, 3)), np.eye(3)):
             policy = make(profile=profile, horizon=50)
-            policy.state.constants[0] = 1e-9  # criterion I: explores on long arms, not on zero ones
+            # Criterion I: explores on long arms, not on zero ones.
+            policy.state = policy.state._replace(constants=policy.state.constants._replace(threshold=1e-9))
             policy.update(policy.select(arms), 1.0)
-            before = policy.state.calls[0]
+            before = int(policy.state.explore.calls[()])
             policy.select(np.zeros((4, 3)))
-            moved.append(int(policy.state.calls[0] - before))
+            moved.append(int(policy.state.explore.calls[()] - before))
         assert (moved[0] != moved[1]) == leaks, profile
 
 
@@ -107,21 +110,14 @@ def test_paper_profile_warns_that_its_figures_do_not_cover_the_leak() -> None:
 
 
 def test_call_k_of_both_optimizers_is_charged_once_at_the_noise_drawn() -> None:
-    policy = make(horizon=3000)
-    drawn: list[float] = []
-    gaussian = policy.event_noise.gaussian
-
-    def recorded(scale: float, shape: Any) -> FloatArray:
-        drawn.append(scale)
-        return gaussian(scale, shape)
-
-    policy.event_noise.gaussian = recorded  # type: ignore[method-assign]
+    policy, tape = make(horizon=3000), Tape()
+    policy.randomness = taped(policy.randomness, tape)
     policy.play(*world(3000))
-    assert policy.ledger is not None
+    drawn = [draw.scale for draw in tape.draws if draw.source == "events"]
     entries = [entry.event for entry in policy.ledger.entries if entry.event.name.startswith("optimizer")]
-    calls = int(max(policy.state.calls[:2]))
-    assert len(entries) == calls
-    assert len(drawn) == int(policy.state.calls[0] + policy.state.calls[1])
+    calls = [int(side.calls[()]) for side in (policy.state.explore, policy.state.exploit)]
+    assert len(entries) == max(calls)
+    assert len(drawn) == sum(calls)
     charged = sorted({round(float(event.noise_sd or 0.0), 9) for event in entries})
     assert sorted({round(scale, 9) for scale in drawn}) == charged
     # A row that changes sides: its gradient, of length up to the residual bound, leaves one sum and enters the other.
@@ -137,7 +133,6 @@ def test_stream_noise_is_the_charged_one_and_not_two_thirds_of_it() -> None:
         policy.select(np.zeros((2, 3)))
         total += float(np.sum(policy.state.stream.released**2))
         size += policy.state.stream.released.size
-    assert policy.ledger is not None
     event = policy.ledger.entries[0].event
     # Before anybody's reward the first release is noise alone.
     ratio = total / size / float(event.noise_sd or 0.0) ** 2
@@ -147,10 +142,9 @@ def test_stream_noise_is_the_charged_one_and_not_two_thirds_of_it() -> None:
 
 def test_the_budget_splits_exactly() -> None:
     policy = make()
-    constants = policy._constants
+    constants = policy._profile
     optimizer = float(np.sum(policy._call_budgets**2))
     stream = policy._plan(HORIZON).mu ** 2
-    assert policy.setting.budget is not None
     assert stream + optimizer == pytest.approx(policy.setting.budget.mu**2, rel=1e-12)
     assert stream == pytest.approx(constants.stream_share * policy.setting.budget.mu**2, rel=1e-12)
 
@@ -166,7 +160,6 @@ def test_unknown_horizon_runs_in_doubling_epochs_within_the_budget() -> None:
     contexts, rewards = world(1100)
     for _ in range(3):
         policy.play(contexts, rewards)
-    assert policy.ledger is not None
     epochs = [entry.cohort for entry in policy.ledger.entries if entry.cohort]
     assert epochs == ["epoch 1", "epoch 2", "epoch 3"]
     assert policy.privacy.spent_epsilon <= 8.0 * (1.0 + 1e-9)
@@ -181,8 +174,8 @@ def test_every_link_learns(link: str) -> None:
 
 def test_theory_profile_keeps_the_papers_constants() -> None:
     policy = make(profile="theory")
-    assert policy._constants.factorization == "tree"
-    assert policy._constants.weight_divisor == math.e
+    assert policy._profile.factorization == "tree"
+    assert policy._profile.weight_divisor == math.e
     contexts, rewards = world(30)
     policy.play(contexts, rewards)
     assert np.all(policy.state.rows.mask[:30] == EXPLORED)  # the threshold is far below any width

@@ -22,7 +22,7 @@ import pytest
 import tacit
 from tacit.errors import CannotCopy, CannotMark, CorruptState, StateInUse
 from tacit.policies import persistence
-from tacit.policies.base import Policy
+from tacit.policies.policy import Policy
 from tacit.policies.registry import POLICIES
 from tests.contracts.policies import PRIVATE, make, rounds, walk
 

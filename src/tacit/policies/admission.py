@@ -13,7 +13,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from tacit._compile import kernel
+from tacit._compile import kernel, machine_code
 from tacit.errors import InvalidInput
 from tacit.linalg.solve import dot
 from tacit.policies.setting import Setting
@@ -39,8 +39,7 @@ def first_refused(contexts: FloatArray, start: int) -> int:
 def _first_check(contexts: FloatArray, start: int) -> int:
     """Replaces itself by `first_refused` as machine code: no look at types, which every call of a kernel takes."""
     global _check
-    compiled: Any = first_refused
-    _check = compiled.compile((numba.float64[:, :, ::1], numba.int64))
+    _check = machine_code(first_refused, (numba.float64[:, :, ::1], numba.int64))
     return _check(contexts, start)
 
 

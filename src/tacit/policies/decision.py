@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.errors import AlreadyRewarded, ExpiredDecision, InvalidInput, UnknownDecision
+from tacit.errors import AlreadyRewarded, CorruptState, ExpiredDecision, InvalidInput, UnknownDecision
 from tacit.typing import FloatArray, IntArray
 
 _FIRST_RANDOM_ID = 1 << 51
@@ -52,6 +52,11 @@ class Pending:
             self._memos.pop(self._oldest, None)
             self._oldest += 1
         return identity
+
+    def check_next(self, identity: int) -> None:
+        """Refuse an entry of a log whose decision is not the next one."""
+        if identity != self._next_id:
+            raise CorruptState(f"decision {identity} of the log is not the next one, which is {self._next_id}")
 
     def skip(self, count: int) -> None:
         """Count decisions whose rewards were taken in at once."""

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from tacit._version import __version__
 from tacit.errors import CannotMark, CorruptState, StateInUse
 
-FORMAT = 2
+FORMAT = 3
 _HEADER = "header.json"
 _FRESH, _RESUMED = b"tacit state: fresh..", b"tacit state: resumed"
 """The archive's comment, of one length, so that one write of its last bytes marks a file and can damage nothing."""
@@ -90,12 +90,12 @@ def new_claim(path: str | Path) -> Claim:
     return Claim(secrets.token_hex(16), Path(path).absolute())
 
 
-def write(claim: Claim, policy: str, header: dict[str, Any], arrays: Arrays) -> None:
+def write(claim: Claim, header: dict[str, Any], arrays: Arrays) -> None:
     """Write a state atomically.
 
     Whoever saves must hold the claim already: an error or a signal may come when the file is in its place.
     """
-    full = {"format": FORMAT, "version": __version__, "policy": policy, "token": claim.token, **header}
+    full = {"format": FORMAT, "version": __version__, "token": claim.token, **header}
     target = claim.path
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:

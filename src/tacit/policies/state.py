@@ -1,4 +1,8 @@
-"""States, nested ``NamedTuple``s of arrays, as flat dictionaries and back, and what of them is secret.
+"""States, nested ``NamedTuple``s, as flat dictionaries of arrays and back, and what of them is secret.
+
+What changes is an array: a number that changes is an array without axes, read and written as ``state.ticks[()]``.
+What does not change, the constants, are plain numbers in a ``NamedTuple`` of their own.  They follow from the
+configuration and are not saved.
 
 A field of a private policy's state is *public* when it depends on rows through releases only, and *secret* otherwise:
 raw sums, rows, noise.  The secret ones are annotated ``Secret[...]``; a nested state speaks for itself.  The audit
@@ -21,14 +25,14 @@ Array = npt.NDArray[Any]
 
 
 def flatten(state: tuple[Any, ...], prefix: str = "") -> dict[str, Array]:
-    """Every array of a state under its dotted path."""
+    """Every array of a state under its dotted path; constants are left out."""
     arrays: dict[str, Array] = {}
     for field, value in zip(_fields(state), state, strict=True):
         path = f"{prefix}{field}"
         if isinstance(value, tuple):
             arrays.update(flatten(value, f"{path}."))
-        else:
-            arrays[path] = np.asarray(value)
+        elif isinstance(value, np.ndarray):
+            arrays[path] = value
     return arrays
 
 
@@ -48,20 +52,25 @@ def public_part(state: tuple[Any, ...], prefix: str = "") -> dict[str, Array]:
             continue
         if isinstance(value, tuple):
             arrays.update(public_part(value, f"{prefix}{field}."))
-        else:
-            arrays[f"{prefix}{field}"] = np.asarray(value)
+        elif isinstance(value, np.ndarray):
+            arrays[f"{prefix}{field}"] = value
     return arrays
 
 
 def rebuild(template: State, arrays: Mapping[str, Array], prefix: str = "") -> State:
-    """A state like ``template`` with the arrays that ``flatten`` gave; shapes may have grown, types may not differ."""
+    """A state with the constants of ``template`` and the arrays that ``flatten`` gave.
+
+    Shapes may have grown, types may not differ.
+    """
     values: list[Any] = []
     for field, value in zip(_fields(template), template, strict=True):
         path = f"{prefix}{field}"
         if isinstance(value, tuple):
             values.append(rebuild(value, arrays, f"{path}."))
+        elif isinstance(value, np.ndarray):
+            values.append(_checked(path, value, arrays))
         else:
-            values.append(_checked(path, np.asarray(value), arrays))
+            values.append(value)
     return type(template)(*values)
 
 
@@ -84,4 +93,4 @@ def _checked(path: str, expected: Array, arrays: Mapping[str, Array]) -> Array:
             f"saved array {path!r} is {found.dtype} with {found.ndim} axes, not {expected.dtype} with "
             f"{expected.ndim}: the file is corrupt or of another version"
         )
-    return np.ascontiguousarray(found)
+    return np.array(found, order="C")  # ascontiguousarray would give a number an axis

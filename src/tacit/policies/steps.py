@@ -15,7 +15,7 @@ Fields of a state that depend on rows other than through releases are annotated 
 
 Randomness arrives as arrays: the kernels are pure functions of their arguments, so that a run can be replayed
 with its noise frozen.  ``play`` is compiled once for each state type; library, simulator and service
-all run these same kernels.
+all run these same kernels, interpreted where compilation is switched off (`tacit._compile`).
 """
 
 from __future__ import annotations
@@ -26,9 +26,20 @@ from typing import Any, NamedTuple
 import numba
 from numba.extending import overload
 
-from tacit._compile import generic_kernel
+from tacit._compile import COMPILES, generic_kernel, machine_code
+from tacit.errors import TacitError
 from tacit.privacy.continual import close_leaf
 from tacit.typing import FloatArray, IntArray
+
+
+class Rounds(NamedTuple):
+    """Rounds to be played, with all the randomness that they need; the first axis of each array is the round."""
+
+    contexts: FloatArray
+    rewards: FloatArray
+    """What each arm would earn; only the chosen arm's is read."""
+    noise: FloatArray
+    coins: FloatArray
 
 
 class Steps(NamedTuple):
@@ -60,35 +71,46 @@ def close_stream(state: Any, noise: FloatArray) -> bool:
     return close_leaf(state.stream, noise)
 
 
+def steps_of(state_type: type) -> Steps:
+    """The kernels that drive states of ``state_type``."""
+    found = _STEPS.get(state_type)
+    if found is None:
+        raise TacitError(
+            f"no steps are registered for {state_type.__name__}: call register_steps({state_type.__name__}, advance, "
+            "choose, learn) in the module of the policy (CONTRIBUTING.md, 'How to add a policy')"
+        )
+    return found
+
+
 def closes_a_stream(state_type: type) -> bool:
     """Whether the tick of such states is `close_stream`, which a publisher can stand in for."""
-    return _STEPS[state_type].close is close_stream
+    return steps_of(state_type).close is close_stream
 
 
 def advance(state: Any, noise: FloatArray) -> int:
     """A tick: ``close`` and ``advance`` of the state; inside kernels they are resolved by the state's type."""
-    steps = _STEPS[type(state)]
+    steps = steps_of(type(state))
     return absorb(state, True if steps.close is None else steps.close(state, noise))
 
 
 def absorb(state: Any, fresh: bool) -> int:
     """The second half of a tick, after the release."""
-    return _STEPS[type(state)].advance(state, fresh)
+    return steps_of(type(state)).advance(state, fresh)
 
 
 def choose(state: Any, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
     """Generic ``choose``; inside kernels it is resolved by the state's type."""
-    return _STEPS[type(state)].choose(state, contexts, coins, memo)
+    return steps_of(type(state)).choose(state, contexts, coins, memo)
 
 
 def learn(state: Any, memo: FloatArray, reward: float) -> None:
     """Generic ``learn``; inside kernels it is resolved by the state's type."""
-    _STEPS[type(state)].learn(state, memo, reward)
+    steps_of(type(state)).learn(state, memo, reward)
 
 
 @overload(advance)
 def _compiled_advance(state: Any, noise: Any) -> Callable[..., int]:
-    steps = _STEPS[state.instance_class]
+    steps = steps_of(state.instance_class)
     step, close = steps.advance, steps.close
     if close is None:
 
@@ -105,7 +127,7 @@ def _compiled_advance(state: Any, noise: Any) -> Callable[..., int]:
 
 @overload(choose)
 def _compiled_choose(state: Any, contexts: Any, coins: Any, memo: Any) -> Callable[..., int]:
-    step = _STEPS[state.instance_class].choose
+    step = steps_of(state.instance_class).choose
 
     def implementation(state: Any, contexts: Any, coins: Any, memo: Any) -> int:
         return step(state, contexts, coins, memo)
@@ -115,7 +137,7 @@ def _compiled_choose(state: Any, contexts: Any, coins: Any, memo: Any) -> Callab
 
 @overload(learn)
 def _compiled_learn(state: Any, memo: Any, reward: Any) -> Callable[..., None]:
-    step = _STEPS[state.instance_class].learn
+    step = steps_of(state.instance_class).learn
 
     def implementation(state: Any, memo: Any, reward: Any) -> None:
         step(state, memo, reward)
@@ -126,18 +148,18 @@ def _compiled_learn(state: Any, memo: Any, reward: Any) -> Callable[..., None]:
 @generic_kernel
 def decide(
     state: Any,
-    ticks: int,
+    ticked: bool,
     contexts: FloatArray,
     noise: FloatArray,
     coins: FloatArray,
     memos: FloatArray,
     arms: IntArray,
 ) -> int:
-    """One tick for all users (none when ``ticks`` is 0), then a choice for each: 0, and their ``arms``.
+    """One tick for all users, unless the clock has ``ticked`` already, then a choice for each: 0, and their ``arms``.
 
-    Otherwise the event that must happen first; the call that follows it has ``ticks`` = 0.
+    Otherwise the event that must happen first; the call that follows it has ``ticked`` set.
     """
-    if ticks != 0:
+    if not ticked:
         flag = advance(state, noise)
         if flag != 0:
             return flag
@@ -147,31 +169,21 @@ def decide(
 
 
 @generic_kernel
-def play(
-    state: Any,
-    start: int,
-    contexts: FloatArray,
-    rewards: FloatArray,
-    noise: FloatArray,
-    coins: FloatArray,
-    memo: FloatArray,
-    arms: IntArray,
-) -> tuple[int, int]:
-    """Play rounds ``start``, ``start + 1``, ...; the clock has ticked for ``start`` already.
+def play(state: Any, start: int, ticked: bool, rounds: Rounds, memo: FloatArray, arms: IntArray) -> tuple[int, int]:
+    """Play from round ``start`` on; the clock may have ``ticked`` for that round already.
 
-    ``rewards[t, k]`` is what arm k would earn in round t; only the chosen arm's is read.  Returns the next round and
-    the event that it asks for, or the number of rounds and 0.
+    Returns the next round and the event that it asks for, or the number of rounds and 0.
     """
-    rounds = contexts.shape[0]
-    for t in range(start, rounds):
-        arm = choose(state, contexts[t], coins[t], memo)
-        arms[t] = arm
-        learn(state, memo, rewards[t, arm])
-        if t + 1 < rounds:
-            flag = advance(state, noise[t + 1])
+    count = arms.shape[0]
+    for t in range(start, count):
+        if not (ticked and t == start):
+            flag = advance(state, rounds.noise[t])
             if flag != 0:
-                return t + 1, flag
-    return rounds, 0
+                return t, flag
+        arm = choose(state, rounds.contexts[t], rounds.coins[t], memo)
+        arms[t] = arm
+        learn(state, memo, rounds.rewards[t, arm])
+    return count, 0
 
 
 class BoundSteps(NamedTuple):
@@ -187,9 +199,10 @@ def bind_steps(state: Any) -> BoundSteps:
 
     To look up the type of a state of 30 arrays costs more than to choose an arm: docs/decisions/0005-compiled-steps.md
     """
-    learner: Any = _STEPS[type(state)].learn
-    decider: Any = decide
+    learner = steps_of(type(state)).learn
+    if not COMPILES:
+        return BoundSteps(state, decide, learner)
     vector, matrix, block = (numba.types.Array(numba.float64, axes, "C") for axes in (1, 2, 3))
-    types = (numba.int64, block, vector, matrix, matrix, numba.int64[::1])
-    kind = decider.typeof_pyval(state)
-    return BoundSteps(state, decider.compile((kind, *types)), learner.compile((kind, vector, numba.float64)))
+    kind = numba.typeof(state)
+    types = (kind, numba.boolean, block, vector, matrix, matrix, numba.int64[::1])
+    return BoundSteps(state, machine_code(decide, types), machine_code(learner, (kind, vector, numba.float64)))

@@ -7,63 +7,52 @@ A kernel cannot reallocate an array of its state.  It appends while there is roo
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from tacit._compile import kernel
+from tacit.glm.rows import RowBuffer
 from tacit.linalg.vectors import copy_into
-from tacit.policies.base import Policy
-from tacit.typing import ByteArray, FloatArray, IntArray
+from tacit.policies.policy import Policy
+from tacit.typing import FloatArray, count
+
+__all__ = ["FIRST_CAPACITY", "GROW", "RowBuffer", "RowPolicy", "append_row", "grow_flag", "grown", "make_rows"]
 
 GROW = 1 << 20
 """Event of a full buffer: a bit that no other event uses."""
 FIRST_CAPACITY = 1024
 
 
-class RowBuffer(NamedTuple):
-    """The first ``count[0]`` rows are data, in the form that `tacit.glm.likelihood` takes; raw, and as secret as it."""
-
-    features: FloatArray
-    rewards: FloatArray
-    mask: ByteArray
-    count: IntArray  # type: ignore[assignment]  # hides tuple.count, which nobody misses
-
-
 @kernel
-def append_row(rows: RowBuffer, x: FloatArray, reward: float, mark: int) -> bool:
-    """Append a row (the first d entries of ``x``) whose mask is ``mark``; False, and nothing kept, when it is full."""
-    position = rows.count[0]
+def append_row(rows: RowBuffer, x: FloatArray, reward: float, mark: int) -> None:
+    """Append a row (the first d entries of ``x``) whose mask is ``mark``; there must be room for it."""
+    position = rows.held[()]
     if position >= rows.rewards.shape[0]:
-        return False
+        raise IndexError("the row buffer is full: a policy that keeps rows enlarges it before the next reward")
     copy_into(x[: rows.features.shape[1]], rows.features[position])
     rows.rewards[position] = reward
     rows.mask[position] = mark
-    rows.count[0] = position + 1
-    return True
+    rows.held[()] = position + 1
 
 
 @kernel
 def grow_flag(rows: RowBuffer) -> int:
     """``GROW`` when the next row would not fit, else 0."""
-    return GROW if rows.count[0] >= rows.rewards.shape[0] else 0
+    return GROW if rows.held[()] >= rows.rewards.shape[0] else 0
 
 
 def make_rows(dim: int, capacity: int = FIRST_CAPACITY) -> RowBuffer:
     """An empty buffer."""
-    return RowBuffer(
-        np.zeros((capacity, dim)), np.zeros(capacity), np.zeros(capacity, dtype=np.uint8), np.zeros(1, dtype=np.int64)
-    )
+    return RowBuffer(np.zeros((capacity, dim)), np.zeros(capacity), np.zeros(capacity, dtype=np.uint8), count())
 
 
 def grown(rows: RowBuffer) -> RowBuffer:
     """The same rows in a buffer of twice the size."""
     larger = make_rows(rows.features.shape[1], 2 * rows.rewards.shape[0])
-    held = int(rows.count[0])
+    held = int(rows.held[()])
     larger.features[:held] = rows.features[:held]
     larger.rewards[:held] = rows.rewards[:held]
     larger.mask[:held] = rows.mask[:held]
-    larger.count[0] = held
+    larger.held[()] = held
     return larger
 
 
@@ -78,10 +67,6 @@ class RowPolicy(Policy):
 
     def _learn(self, memo: FloatArray, reward: float) -> None:
         rows: RowBuffer = self.state.rows
-        if rows.count.item(0) >= rows.rewards.shape[0]:
+        if rows.held[()] >= rows.rewards.shape[0]:
             self._on_event(GROW)
         super()._learn(memo, reward)
-
-    def _drop_raw(self) -> None:
-        super()._drop_raw()
-        self.state = self.state._replace(rows=make_rows(self.setting.dim))

@@ -1,0 +1,108 @@
+"""Batches as compiled steps see them: a clock that is public, and the rows of the open batch, which are not.
+
+What happens to a batch outside of compiled code is in `tacit.policies.batch_policy`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from tacit._compile import inlined_kernel
+from tacit.linalg.vectors import copy_into
+from tacit.typing import Count, FloatArray, count
+
+CLOSE: Final = 1
+"""Event: the open batch is full."""
+OPEN: Final = 2
+"""Event: no batch is open, though one should be, since whoever was to open it was interrupted."""
+NONE_OPEN: Final = 0
+"""End of a batch when none is open any more: too few users are left of the horizon."""
+BETWEEN: Final = -1
+"""End of a batch that has yet to be opened."""
+BATCH_SLOT: Final = -1
+"""Where a memo has the number of the decision's batch: behind the features of the arm."""
+REWARD_SLOT: Final = -1
+"""Where a row has its reward: in the same place."""
+
+
+class BatchClock(NamedTuple):
+    """Which batch is open and how far it is: a function of the number of decisions, and public."""
+
+    number: Count
+    """The open batch, from 1."""
+    served: Count
+    """Users who were given a place so far, in all batches."""
+    end: Count
+    """How many will have been served when the open batch is full; or ``NONE_OPEN``, or ``BETWEEN``."""
+
+
+class BatchRows(NamedTuple):
+    """Rows of a batch: a line for each of its users, of which those are filled whose rewards came."""
+
+    lines: FloatArray
+    """Features of the arm, then the reward; shape (users, d + 1)."""
+    held: Count
+    """Lines that are filled; the others are 0."""
+
+    @property
+    def users(self) -> int:
+        """All of them report: those without a reward a contribution of 0."""
+        return len(self.lines)
+
+    @property
+    def features(self) -> FloatArray:
+        """Those of the filled lines."""
+        return np.ascontiguousarray(self.lines[: self.held[()], :REWARD_SLOT])
+
+    @property
+    def rewards(self) -> FloatArray:
+        """Those of the filled lines."""
+        return np.ascontiguousarray(self.lines[: self.held[()], REWARD_SLOT])
+
+    def padded(self, contributions: FloatArray) -> FloatArray:
+        """Contributions of the filled lines, and 0 for all other users."""
+        padded = np.zeros((self.users, contributions.shape[1]))
+        padded[: len(contributions)] = contributions
+        return padded
+
+
+def make_clock() -> BatchClock:
+    """The clock before the first batch."""
+    return BatchClock(number=count(), served=count(), end=count(BETWEEN))
+
+
+def make_batch_rows(dim: int, users: int) -> BatchRows:
+    """Room for the rows of so many users."""
+    return BatchRows(np.zeros((users, dim + 1)), count())
+
+
+@inlined_kernel
+def tick_batch(batch: BatchClock) -> int:
+    """Give the next decision a place in the open batch; otherwise the event that must come first."""
+    if batch.end[()] <= NONE_OPEN:
+        return OPEN if batch.end[()] == BETWEEN else 0
+    if batch.served[()] == batch.end[()]:
+        return CLOSE
+    batch.served[()] += 1
+    return 0
+
+
+@inlined_kernel
+def remember_batch(batch: BatchClock, memo: FloatArray) -> None:
+    """Note which batch the decision belongs to."""
+    memo[BATCH_SLOT] = batch.number[()]
+
+
+@inlined_kernel
+def keep_row(batch: BatchClock, rows: BatchRows, memo: FloatArray, reward: float) -> None:
+    """Keep a row of the open batch.
+
+    A reward that comes after its batch closed is dropped: its user has reported a contribution of 0.
+    """
+    line = rows.held[()]
+    if batch.end[()] > NONE_OPEN and memo[BATCH_SLOT] == batch.number[()] and line < len(rows.lines):
+        copy_into(memo, rows.lines[line])
+        rows.lines[line, REWARD_SLOT] = reward
+        rows.held[()] = line + 1

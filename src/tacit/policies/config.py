@@ -1,0 +1,237 @@
+"""Configurations: one frozen, typed, documented object for each policy, from which all the rest is made.
+
+Setting, state, randomness and ledger of a policy follow from its configuration, and a saved state needs nothing else to
+be rebuilt.  Command line, service and documentation read the fields from here (`describe`).  Everything in a
+configuration is public: it must not be chosen by looking at the data that the policy will protect.
+
+A policy of one's own adds fields by a subclass:
+
+    @configuration
+    class MyConfig(PrivateConfig):
+        \"\"\"Configuration of `mine`.\"\"\"
+
+        width: float = option("Standard deviations of optimism.", default=1.0, check=nonnegative)
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
+
+from tacit._validate import integer_at_least, positive, positive_or_inf, probability
+from tacit.errors import InvalidInput
+from tacit.privacy.budget import Budget
+
+Check = Callable[[str, Any], Any]
+"""Takes a field's name and value; returns the value as it is to be kept, or raises ``InvalidInput``."""
+Kind = TypeVar("Kind")
+Made = TypeVar("Made", bound="Config")
+DEFAULT_REWARD_WINDOW = 100_000
+
+
+def option(about: str, *, default: Any = MISSING, check: Check | None = None) -> Any:
+    """A field: what it is about, its default (without one it is required), and the check that it must pass.
+
+    A field whose default is None may be None; the check then concerns other values.
+    """
+    return field(default=default, kw_only=True, metadata={"about": about, "check": check})
+
+
+def one_of(*choices: str) -> Check:
+    """A check for one of several words."""
+
+    def check(name: str, value: object) -> str:
+        if not isinstance(value, str) or value not in choices:
+            raise InvalidInput(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+        return value
+
+    return check
+
+
+def choice(about: str, choices: Sequence[str], default: str) -> Any:
+    """A field that is one of several words."""
+    return option(about, default=default, check=one_of(*choices))
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option, choice))
+def configuration(kind: type[Kind]) -> type[Kind]:
+    """Class decorator: a frozen dataclass with keyword arguments, whose ``help()`` lists its fields."""
+    made = dataclass(frozen=True, kw_only=True)(kind)
+    made.__doc__ = f"{inspect.getdoc(kind)}\n\nFields\n------\n{described_fields(made)}"
+    return made
+
+
+class FieldText(NamedTuple):
+    """What people may want to read of a field."""
+
+    name: str
+    kind: str
+    default: str
+    """As one would type it; ``required`` where there is none."""
+    about: str
+
+
+def _about(found: Field[Any]) -> str:
+    return str(found.metadata.get("about", ""))
+
+
+def describe(kind: type) -> list[FieldText]:
+    """The fields of a configuration, in order."""
+    return [
+        FieldText(
+            found.name, str(found.type), "required" if found.default is MISSING else repr(found.default), _about(found)
+        )
+        for found in fields(kind)
+    ]
+
+
+def described_fields(kind: type) -> str:
+    """The fields as text, for ``help()``."""
+    texts = []
+    for name, type_text, default, about in describe(kind):
+        head = f"{name}: {type_text}" + ("" if default == "required" else f" = {default}")
+        texts.append(f"{head}\n{textwrap.indent(textwrap.fill(about, 100), '    ')}")
+    return "\n".join(texts)
+
+
+def at_least(bound: int) -> Check:
+    """A check for an integer that is not below ``bound``."""
+
+    def check(name: str, value: object) -> int:
+        return integer_at_least(name, value, bound)
+
+    return check
+
+
+def truth(name: str, value: object) -> bool:
+    """A check for True or False."""
+    if not isinstance(value, bool):
+        raise InvalidInput(f"{name} must be True or False, not {value!r}")
+    return value
+
+
+def _link_name(name: str, value: object) -> str:
+    """The name of a link; a link object stands for its name."""
+    found = getattr(value, "name", value)
+    if not isinstance(found, str):
+        raise InvalidInput(f"{name} must be the name of a link, not {value!r}")
+    return found
+
+
+@configuration
+class Config:
+    """What every policy is told: public constants of the problem, and how it runs."""
+
+    dim: int = option("Number of features of an arm, d.", check=at_least(1))
+    horizon: int | None = option(
+        "Number of decisions that are expected, T; None when it is not known.", default=None, check=at_least(1)
+    )
+    link: str = option(
+        "How rewards depend on scores: `logistic`, `probit`, `identity`, `log`, or a link of one's own by its name. "
+        "The mean reward of an arm x is mu(<x, theta>).",
+        default="logistic",
+        check=_link_name,
+    )
+    theta_bound: float = option(
+        "S: a bound on the length of the unknown parameter theta, so that scores lie in [-S, S].",
+        default=1.0,
+        check=positive,
+    )
+    reward_bound: float | None = option(
+        "R: rewards lie in [0, R]; the link's own by default. With the log link rewards above R count as R.",
+        default=None,
+        check=positive,
+    )
+    kappa: float | None = option(
+        "A public bound on 1 / mu' over the scores that occur, in place of the one that follows from link and S.",
+        default=None,
+        check=positive,
+    )
+    kappa_star: float | None = option(
+        "The same for 1 / max mu': the largest weight of a row is 1 / kappa_star.", default=None, check=positive
+    )
+    reward_window: int = option(
+        "Decisions after which a reward is no longer taken: memory holds what waits for a reward.",
+        default=DEFAULT_REWARD_WINDOW,
+        check=at_least(1),
+    )
+    seed: int | None = option(
+        "For simulations: all randomness follows from it. Without one it comes from the operating system, which is "
+        "what people must be served with.",
+        default=None,
+        check=at_least(0),
+    )
+
+    def __post_init__(self) -> None:
+        for found in fields(self):
+            check, value = found.metadata.get("check"), getattr(self, found.name)
+            if check is not None and not (value is None and found.default is None):
+                object.__setattr__(self, found.name, check(found.name, value))
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields as plain values that JSON can hold; an infinite number is the word ``inf``."""
+        return {name: "inf" if value == math.inf else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls: type[Made], values: Mapping[str, Any]) -> Made:
+        """The configuration that gave ``values``."""
+        return cls.given({name: math.inf if value == "inf" else value for name, value in values.items()})
+
+    @classmethod
+    def given(cls: type[Made], values: Mapping[str, Any], owner: str = "the configuration") -> Made:
+        """The configuration with these fields; errors name fields that are missing or unknown."""
+        known = fields(cls)
+        _refuse_unknown(values, [found.name for found in known], owner)
+        for found in known:
+            if found.default is MISSING and values.get(found.name) is None:
+                raise InvalidInput(f"{owner} needs {found.name}. {_about(found)}")
+        return cls(**values)
+
+
+@configuration
+class PrivateConfig(Config):
+    """What every private policy is told: the problem, and the privacy budget of one user."""
+
+    epsilon: float = option(
+        "Privacy budget: what one user may lose over the whole life of the policy; 1 is strong, 8 is weak, and "
+        "inf turns noise and privacy off.",
+        check=positive_or_inf,
+    )
+    delta: float | None = option(
+        "Probability with which epsilon may be exceeded: well below 1 / (number of users), such as 1e-6. "
+        "Not needed when epsilon is inf.",
+        default=None,
+        check=probability,
+    )
+    rounds_per_user: int = option(
+        "Decisions of one user that the budget covers: 1 protects single visits, k protects people who come up to k "
+        "times.",
+        default=1,
+        check=at_least(1),
+    )
+    noise: str | None = option(
+        "Source of noise: `secure` (operating-system entropy, the default), `exact` (integers, OpenDP) or `fast` "
+        "(seeded; the default of a policy with a seed).",
+        default=None,
+        check=one_of("fast", "secure", "exact", "none"),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.delta is None and self.epsilon != math.inf:
+            raise InvalidInput("delta must be given with a finite epsilon, for example epsilon=1.0, delta=1e-6")
+
+    @property
+    def budget(self) -> Budget:
+        """The privacy budget; without noise its delta says nothing."""
+        return Budget(self.epsilon, 1e-6 if self.delta is None else self.delta, self.rounds_per_user)
+
+
+def _refuse_unknown(values: Mapping[str, Any], known: Sequence[str], owner: str) -> None:
+    unknown = sorted(set(values) - set(known))
+    if unknown:
+        raise InvalidInput(f"{owner} does not know {', '.join(map(repr, unknown))}; it knows {', '.join(known)}")

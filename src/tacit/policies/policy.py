@@ -1,0 +1,333 @@
+"""What every policy is: select, update, play, privacy, save."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit._compile import explained
+from tacit.errors import InvalidInput
+from tacit.glm.link_names import LINK_NAMES
+from tacit.policies.admission import admit_contexts, admit_reward, admit_rewards, admit_rounds, admit_users
+from tacit.policies.config import Config, described_fields
+from tacit.policies.decision import Decision, Pending
+from tacit.policies.log import Decided, Entry, Rewarded
+from tacit.policies.one_life import ALIVE, OneLife
+from tacit.policies.publisher import DIRECT, Publisher
+from tacit.policies.replay import ReplayingPublisher, apply_entry
+from tacit.policies.setting import Setting, make_setting
+from tacit.policies.steps import BoundSteps, Rounds, absorb, bind_steps, play
+from tacit.policies.storable import Storable
+from tacit.privacy.randomness import Randomness
+from tacit.privacy.report import Model, PrivacyReport, no_privacy
+from tacit.typing import FloatArray, IntArray
+
+NO_END = 1 << 30
+"""Ticks of a span that nothing ends."""
+_NOTHING, _NO_COINS = np.zeros(0), np.zeros((1, 0))
+
+
+class Span(NamedTuple):
+    """Ticks that may follow each other without anything between them, and the noise that each of them draws."""
+
+    ticks: int
+    noise_size: int
+    noise_scale: float
+
+
+class Policy(Storable, ABC):
+    """A contextual bandit policy.
+
+    A subclass states its name, links and configuration, makes its state in ``_make_state`` and registers compiled
+    steps for that state's type (`tacit.policies.steps`).  A private one derives from
+    `tacit.policies.private_policy.PrivatePolicy`.  Everything else is done here.
+
+    A policy may be used from several threads: calls wait for each other, each reward counts once, and a saved state is
+    one between two calls.  A private one cannot be copied, pickled or used in a forked process.
+    """
+
+    name: ClassVar[str]
+    guarantee: ClassVar[Model] = "none"
+    """Privacy model: ``joint``, ``shuffle``, ``local`` or ``none``."""
+    links: ClassVar[Collection[str]] = LINK_NAMES
+    """Names of the links that it can work with; all of them unless stated."""
+    config_type: ClassVar[type[Config]] = Config
+    coin_count: ClassVar[int] = 0
+    """Uniform random numbers that a choice consumes."""
+    shares_ticks: ClassVar[bool] = True
+    """Whether ``select_batch`` is one tick of the clock for all of its users, or one for each."""
+    config: Any
+    state: Any
+
+    def __init_subclass__(cls, **rest: Any) -> None:
+        """Let ``help()`` and interactive completion show the configuration of this very policy."""
+        super().__init_subclass__(**rest)
+        keywords = inspect.signature(cls.config_type).parameters.values()
+        cls.__signature__ = inspect.Signature(list(keywords))  # type: ignore[attr-defined]
+        if "name" in vars(cls) and cls.__doc__:
+            cls.__doc__ = (
+                f"{inspect.cleandoc(cls.__doc__)}\n\nArguments\n---------\n{described_fields(cls.config_type)}"
+            )
+
+    def __init__(self, config: Config | None = None, /, *, randomness: Randomness | None = None, **fields: Any) -> None:
+        """Make the policy from a configuration, or from the fields of one.
+
+        ``randomness`` holds the sources of all random numbers; one that is passed in may be taped or played back
+        (`tacit.privacy.randomness`).
+        """
+        self.config = self._configured(config, fields)
+        if self.config.link not in self.links and self.config.link in LINK_NAMES:
+            raise InvalidInput(f"{self.name} supports the links {', '.join(self.links)}, not {self.config.link!r}")
+        self.setting: Setting = self._make_setting()
+        self.randomness = self._make_randomness() if randomness is None else randomness
+        self.publisher: Publisher = DIRECT
+        """Where releases pass through; another one may watch them or play them back."""
+        self._open_ledger()
+        self.state = self._make_state()
+        self._pending = Pending(self.memo_size, self.config.reward_window)
+        self._life = OneLife(private=self.private)
+        self._ticks_left, self._noise_size, self._noise_scale = Span(0, 0, 0.0)
+        """How many ticks of the span may still follow (none when the state was replaced), and what they draw."""
+        self._bound: BoundSteps | None = None
+        self._replayed: ReplayingPublisher | None = None
+        self._begin()
+
+    @classmethod
+    def _configured(cls, config: Config | None, fields: dict[str, Any]) -> Config:
+        if config is None:
+            asked = sorted({"epsilon", "delta"} & set(fields))
+            if asked and not cls.private:
+                raise InvalidInput(
+                    f"{cls.name} learns from raw data and has no privacy: it takes no {', '.join(asked)}"
+                )
+            return cls.config_type.given(fields, cls.name)
+        if fields:
+            raise InvalidInput(f"give {cls.name} a configuration or its fields, not both: {', '.join(fields)}")
+        if type(config) is not cls.config_type:
+            raise InvalidInput(f"{cls.name} needs a {cls.config_type.__name__}, not {type(config).__name__}")
+        return config
+
+    # What a subclass supplies
+
+    @abstractmethod
+    def _make_state(self) -> Any:
+        """The state before the first decision."""
+
+    def _begin(self) -> None:
+        """Do what must be done before the first decision, with the state in place."""
+
+    @property
+    def memo_size(self) -> int:
+        """Numbers that learning must remember of a decision; the arm's features by default."""
+        return self.setting.dim
+
+    @property
+    def noise_size(self) -> int:
+        """Privacy noise entries that a tick consumes."""
+        return 0
+
+    @property
+    def noise_scale(self) -> float:
+        """Standard deviation of that noise now."""
+        return 0.0
+
+    def _next_span(self) -> Span:
+        """Do what is due before the next tick, such as beginning an epoch; what the ticks from there on draw."""
+        return Span(NO_END, self.noise_size, self.noise_scale)
+
+    def _on_event(self, flag: int) -> None:
+        """Do what ``advance`` asked for with ``flag``."""
+        raise NotImplementedError(f"{self.name} raised the unexpected event {flag}")
+
+    def _close(self, noise: FloatArray) -> bool:
+        """Close a tick outside of compiled code, for a publisher that wants to see it; True without a release."""
+        return True
+
+    def _learn(self, memo: FloatArray, reward: float) -> None:
+        """Take in one admitted reward."""
+        bound = self._bound
+        if bound is None or bound.state is not self.state:
+            bound = self._steps()
+        bound.learn(self.state, memo, reward)
+
+    def _learn_published(self, memo: FloatArray, reward: float) -> None:
+        """The same where a publisher wants to see it: only of interest where a reward is released as it comes."""
+        self._learn(memo, reward)
+
+    # What a private policy supplies (`tacit.policies.private_policy`)
+
+    private: ClassVar[bool] = False
+
+    def _make_setting(self) -> Setting:
+        return make_setting(self.config)
+
+    def _make_randomness(self) -> Randomness:
+        return Randomness.make(self.config.seed, None, private=False)
+
+    def _open_ledger(self) -> None:
+        """Make the ledger, before the state is made and charged."""
+
+    @property
+    def privacy(self) -> PrivacyReport:
+        """Target, spent and remaining budget; prints as a table."""
+        return no_privacy()
+
+    # What users call
+
+    def select(self, contexts: npt.ArrayLike) -> Decision:
+        """Choose an arm for one user, whose arms are the rows of ``contexts``, shape (K, d)."""
+        block, life = admit_contexts(contexts, self.setting), self._life
+        if life.lock._is_owned() or not ALIVE[0]:
+            life.look()
+        with life.lock:
+            arms, memos = self._decide(block)
+            decision = Decision(arms.item(0), self._pending.add(memos[0]))
+            if self._log is not None:
+                self._log(Decided(decision.id, [decision.arm], memos))
+            return decision
+
+    def select_batch(self, contexts: npt.ArrayLike) -> list[Decision | InvalidInput]:
+        """Choose for many users at once, shape (N, K, d), on one tick of the clock where the policy has such.
+
+        A user whose arms are not valid gets an error *in place of* a decision, and the others get theirs.  How many
+        users were valid is public: decisions are numbered.
+        """
+        block, refused = admit_users(contexts, self.setting)
+        with self._life.free():
+            made = iter(self._decisions(block))
+        users = block.shape[0] + len(refused)
+        return [refused[user] if user in refused else next(made) for user in range(users)]
+
+    def _decisions(self, block: FloatArray) -> list[Decision]:
+        if block.shape[0] == 0:
+            return []
+        if not self.shares_ticks and block.shape[0] > 1:
+            return [self._decisions(block[user : user + 1])[0] for user in range(block.shape[0])]
+        arms, memos = self._decide(block)
+        decisions = [Decision(arm, self._pending.add(memo)) for arm, memo in zip(arms.tolist(), memos, strict=True)]
+        if self._log is not None:
+            self._log(Decided(decisions[0].id, arms.tolist(), memos))
+        return decisions
+
+    def _decide(self, contexts: FloatArray) -> tuple[IntArray, FloatArray]:
+        """One tick, then an arm and a memo for each user, in one compiled call unless something must happen between."""
+        if self._life.claim is not None:
+            self._life.go_on()
+        users, ticked = contexts.shape[0], self.publisher is not DIRECT
+        memos, arms = np.empty((users, self._pending.memo_size)), np.empty(users, dtype=np.int64)
+        noise, coins = self._draw(users)
+        if ticked:
+            self._tick_in_the_open(noise)
+        bound = self._bound
+        if bound is None or bound.state is not self.state:
+            bound = self._steps()
+        while flag := bound.decide(self.state, ticked, contexts, noise, coins, memos, arms):
+            self._on_event(flag)
+            bound, ticked = self._steps(), True
+        return arms, memos
+
+    def _tick_in_the_open(self, noise: FloatArray) -> None:
+        """A tick whose release passes through the publisher, and what it asks for."""
+        flag = absorb(self.state, self._close(noise))
+        if flag:
+            self._on_event(flag)
+
+    def update(self, decision: Decision | int, reward: float) -> None:
+        """Report the reward of a decision: later, in any order, at most once.
+
+        A user who did not click, or was not cured, needs ``update(decision, 0.0)``: what is never reported teaches
+        nothing, and reporting the good outcomes alone teaches that every arm is good.
+        """
+        value, life = admit_reward(reward, self.setting), self._life
+        if life.lock._is_owned() or not ALIVE[0]:
+            life.look()
+        with life.lock:
+            if life.claim is not None:
+                self._pending.find(decision)  # a call that is refused does not count as going on
+                life.go_on()
+            if self.publisher is DIRECT:
+                # Taken first: whatever interrupts the rest, a reward never counts twice.
+                self._learn(self._pending.take(decision), value)
+            else:
+                self._learn_in_the_open(decision, value)
+
+    def _learn_in_the_open(self, decision: Decision | int, reward: float) -> None:
+        identity = self._pending.find(decision)
+        self._learn_published(self._pending.take(identity), reward)
+        if self._log is not None:
+            self._log(Rewarded(identity, reward))
+
+    def play(self, contexts: npt.ArrayLike, rewards: npt.ArrayLike) -> IntArray:
+        """Play whole rounds at once and return the arms: the compiled loop behind the simulator.
+
+        ``contexts`` has shape (n, K, d); ``rewards[t, k]`` is what arm k would earn in round t, and only the chosen
+        arm's entry is looked at.  The same as ``select`` and ``update`` in turn, round by round.
+        """
+        block = admit_rounds(contexts, self.setting)
+        table = admit_rewards(rewards, block.shape[:2], self.setting)
+        if self.publisher is not DIRECT:
+            raise InvalidInput("play releases inside compiled code, where no publisher sees it: use select and update")
+        with self._life.free():
+            self._life.go_on()
+            self._ticks_left = 0  # spans of its own: whatever interrupts it, the next decision begins another
+            arms, start = np.empty(block.shape[0], dtype=np.int64), 0
+            while start < block.shape[0]:
+                span = self._next_span()
+                stop = min(block.shape[0], start + span.ticks)
+                self._play_span(span, block[start:stop], table[start:stop], arms[start:stop])
+                start = stop
+            self._pending.skip(block.shape[0])
+        return arms
+
+    def _play_span(self, span: Span, contexts: FloatArray, rewards: FloatArray, arms: IntArray) -> None:
+        count, memo, size = arms.size, np.empty(self.memo_size), span.noise_size
+        noise = self.randomness.ticks.gaussian(span.noise_scale, (count, size)) if size else np.zeros((count, 0))
+        rounds = Rounds(contexts, rewards, noise, self.randomness.coins.random((count, self.coin_count)))
+        position, ticked = 0, False
+        while position < count:
+            with explained():
+                position, flag = play(self.state, position, ticked, rounds, memo, arms)
+            if ticked := flag != 0:
+                self._on_event(flag)
+
+    @property
+    def decisions(self) -> int:
+        """Number of decisions made so far."""
+        return self._pending.decisions
+
+    def replay(self, entry: Entry) -> None:
+        """Apply an entry of a log to the state from before it: the state after it, without new noise.
+
+        Releases and everything made of them are equal to the bit.  Releases come before the decision or reward that
+        they belong to, as in the log.
+        """
+        with self._life.free():
+            self._life.go_on()
+            if self._replayed is None:
+                self._replayed = ReplayingPublisher()
+            apply_entry(self, entry, self._replayed)
+
+    # Steps and draws
+
+    def _steps(self) -> BoundSteps:
+        """The steps of the present state, bound anew when an event or a restore replaced it."""
+        bound = self._bound
+        if bound is None or bound.state is not self.state:
+            bound = self._bound = bind_steps(self.state)
+        return bound
+
+    def _draw(self, users: int) -> tuple[FloatArray, FloatArray]:
+        """Noise of the next tick, in a span that has begun, and coins of its users."""
+        if self._ticks_left == 0:
+            self._ticks_left, self._noise_size, self._noise_scale = self._next_span()
+        self._ticks_left -= 1
+        size, count = self._noise_size, self.coin_count
+        noise = self.randomness.ticks.gaussian(self._noise_scale, size) if size else _NOTHING
+        if count:
+            return noise, self.randomness.coins.random((users, count))
+        return noise, _NO_COINS if users == 1 else np.zeros((users, 0))

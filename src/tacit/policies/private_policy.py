@@ -1,0 +1,109 @@
+"""Private policies: a budget, a ledger that every release is charged to, and recovery from what is public."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tacit.policies.config import Config, PrivateConfig
+from tacit.policies.policy import Policy
+from tacit.policies.setting import PrivateSetting, make_private_setting
+from tacit.policies.snapshots import Snapshot, digest
+from tacit.policies.state import public_part
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.randomness import Randomness
+from tacit.privacy.report import PrivacyReport
+from tacit.typing import FloatArray
+
+
+class PrivatePolicy(Policy):
+    """A policy whose releases are charged to a ledger.
+
+    A subclass states its ``guarantee``, charges ``self.ledger`` before it releases anything, and hands what it releases
+    outside of a stream to ``self.publisher``.  Fields of its state that depend on rows other than through releases are
+    annotated ``Secret[...]``; ``_drop_raw`` empties them.
+    """
+
+    config_type: ClassVar[type[Config]] = PrivateConfig
+    private: ClassVar[bool] = True
+    setting: PrivateSetting
+    ledger: Ledger
+
+    def _make_setting(self) -> PrivateSetting:
+        return make_private_setting(self.config)
+
+    def _make_randomness(self) -> Randomness:
+        return Randomness.make(self.config.seed, self.config.noise, private=not self.config.budget.unlimited)
+
+    def _open_ledger(self) -> None:
+        self.recovered_at: list[int] = []
+        """The decisions after which this policy was recovered from a file (`tacit.load`, ``recover=True``)."""
+        self.ledger = Ledger(self.setting.budget)
+
+    def _begin(self) -> None:
+        if self.config.seed is None:
+            self._pending.renumber()  # no other life's, and no other policy's; those of simulations begin at 0
+
+    def _drop_raw(self) -> None:
+        """Empty every secret field of the state, and open what is to be released from now on as a new cohort."""
+
+    def _warnings(self) -> tuple[str, ...]:
+        """What the privacy report must say beyond the figures."""
+        return ()
+
+    def _cohort(self, name: str) -> str:
+        """A cohort of this life: rows of one life are in no other's."""
+        return f"recovery {len(self.recovered_at)}, {name}" if self.recovered_at else name
+
+    @cached_property
+    def total_mu(self) -> float:
+        """Gaussian-DP parameter that all releases together may spend on one row."""
+        return self.randomness.ticks.mu_budget(self.setting.budget)
+
+    @property
+    def estimate(self) -> FloatArray:
+        """The newest estimate of theta, made of releases; 0 as long as there is none."""
+        theta: FloatArray = getattr(self.state, "theta", np.zeros(self.setting.dim))
+        return theta
+
+    @property
+    def privacy(self) -> PrivacyReport:
+        """Target, spent and remaining budget; prints as a table."""
+        with self._life.free():
+            warnings = (*self._warnings(), *(_recovery_text(decision) for decision in self.recovered_at))
+            noise = self.randomness.ticks.describe()
+            return self.ledger.report(model=self.guarantee, noise=noise, warnings=warnings)
+
+    def public_fingerprint(self) -> str:
+        """Hash of all that others may see: public fields of the state, ledger, clock.  A function of releases."""
+        with self._life.free():
+            header = {"ledger": self.ledger.to_dict(), "decisions": self.decisions}
+            return digest(header, public_part(self.state))
+
+    def _header(self) -> dict[str, Any]:
+        return super()._header() | {"ledger": self.ledger.to_dict(), "recovered_at": list(self.recovered_at)}
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        super()._restore(snapshot)
+        self.ledger = Ledger.from_dict(snapshot.header["ledger"])
+        self.recovered_at = [int(decision) for decision in snapshot.header["recovered_at"]]
+
+    def recover(self) -> str:
+        """Go on from the public part alone; says what was lost (docs/theory.md, "Recovery after a crash")."""
+        with self._life.free():
+            self.recovered_at.append(self.decisions)
+            # Another life may have used the generators' next draws on other rows: never the same twice.
+            self.randomness = self.randomness.fresh()
+            self._pending.recover()
+            self._drop_raw()
+            self._ticks_left = 0
+            return _recovery_text(self.recovered_at[-1])
+
+
+def _recovery_text(decision: int) -> str:
+    return (
+        f"recovered from a saved file after decision {decision}: raw sums, the open leaf or batch and all rewards that "
+        "were waited for are lost, as is whatever was decided after that save; what had been released by then is kept."
+    )

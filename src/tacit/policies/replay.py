@@ -1,0 +1,88 @@
+"""A log applied again: releases are those of the log, everything else follows from them as it did before."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tacit.errors import CorruptState
+from tacit.policies.admission import admit_reward
+from tacit.policies.log import Decided, Entry, Released, Rewarded, Values
+from tacit.policies.publisher import Publisher
+from tacit.privacy.continual import Stream, close_leaf, replay_leaf
+from tacit.shuffle.messages import Aggregate
+from tacit.shuffle.parameters import SumProtocol
+from tacit.typing import FloatArray
+
+if TYPE_CHECKING:
+    from tacit.policies.policy import Policy
+
+
+class ReplayingPublisher(Publisher):
+    """Releases what a log holds: the exact values of this process matter only for what is not released yet."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Released] = deque()
+
+    def expect(self, entry: Released) -> None:
+        """This was released next."""
+        self._waiting.append(entry)
+
+    def settle(self) -> None:
+        """Everything that was released must have been released again."""
+        if self._waiting:
+            raise CorruptState(f"the log holds a release that did not happen again: {self._waiting[0].kind!r}")
+
+    def _next(self, kind: str) -> dict[str, Values]:
+        found = self._waiting.popleft() if self._waiting else None
+        if found is None or found.kind != kind:
+            instead = "no release" if found is None else f"{found.kind!r}"
+            raise CorruptState(f"{kind!r} is to be released, and the log has {instead} there: not this policy's log")
+        return found.values
+
+    def leaf(self, stream: Stream, noise: FloatArray) -> bool:
+        values = self._next("leaf")
+        if not values:
+            return close_leaf(stream, np.zeros_like(stream.leaf))
+        replay_leaf(stream, values["released"])
+        return True
+
+    def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:
+        return np.array(self._next(kind)["released"])
+
+    def shuffled(self, protocol: SumProtocol, rows: FloatArray, release: Callable[[], Aggregate]) -> Aggregate:
+        values = self._next(f"shuffled sum {protocol.label}")["sum"]
+        release()  # drawn and left: a seeded generator must be where it was
+        return Aggregate(protocol, np.array(values), rows.shape[0])
+
+
+def apply_entry(policy: Policy, entry: Entry, publisher: ReplayingPublisher) -> None:
+    """Apply an entry; a release waits for the decision or reward that it belongs to."""
+    if isinstance(entry, Released):
+        publisher.expect(entry)
+        return
+    usual, policy.publisher = policy.publisher, publisher
+    try:
+        if isinstance(entry, Decided):
+            _decide_again(policy, entry)
+        else:
+            _reward_again(policy, entry)
+    finally:
+        policy.publisher = usual
+    publisher.settle()
+
+
+def _decide_again(policy: Policy, entry: Decided) -> None:
+    policy._pending.check_next(entry.first)
+    # Drawn and left: a seeded generator must be where it was, and what was released is in the log.
+    noise, _ = policy._draw(len(entry.arms))
+    policy._tick_in_the_open(noise)
+    for memo in np.array(entry.memos, dtype=np.float64).reshape(len(entry.arms), policy.memo_size):
+        policy._pending.add(memo)
+
+
+def _reward_again(policy: Policy, entry: Rewarded) -> None:
+    policy._learn_published(policy._pending.take(entry.decision), admit_reward(entry.reward, policy.setting))
