@@ -1,5 +1,5 @@
 """Algorithm 2: `joint-glm`."""
 
-from tacit.policies.joint.policy import JointGLM, JointOptions
+from tacit.policies.joint.policy import JointConfig, JointGLM
 
-__all__ = ["JointGLM", "JointOptions"]
+__all__ = ["JointConfig", "JointGLM"]

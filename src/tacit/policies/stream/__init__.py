@@ -1,5 +1,5 @@
 """`stream-glm`: one stream, no optimizer calls."""
 
-from tacit.policies.stream.policy import StreamGLM, StreamOptions
+from tacit.policies.stream.policy import StreamConfig, StreamGLM
 
-__all__ = ["StreamGLM", "StreamOptions"]
+__all__ = ["StreamConfig", "StreamGLM"]

@@ -19,13 +19,15 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit._compile import kernel
-from tacit.typing import FloatArray, IntArray
+from tacit.typing import FloatArray
 
+MEAN = 0
+"""The coordinate of the covariances that is h; the noise buffers follow."""
 DIFFUSE = 100.0
 """Prior variance of a coordinate of the mean row, in units of its largest square: says nothing."""
 
 
-class RowFilter(NamedTuple):
+class LeafFilter(NamedTuple):
     """State of the filter; coordinate 0 of the covariances is h, the others are the noise buffers."""
 
     mean: FloatArray
@@ -35,21 +37,23 @@ class RowFilter(NamedTuple):
     last: FloatArray
     """Released prefix at the last step, shape (size,)."""
     total: FloatArray
+    """Covariance of the whole error of (h, buffers)."""
     privacy: FloatArray
+    """The part of it that privacy noise makes."""
     gain: FloatArray
+    """Of the newest step; the next two are work space."""
     transition: FloatArray
     work: FloatArray
-    leaves: IntArray
-    fluctuation: FloatArray
-    """v: assumed variance of one coordinate of a leaf around h."""
+    fluctuation: float
+    """v: assumed variance of one coordinate of a leaf around h, a constant."""
 
 
-def make_filter(size: int, buffers: int, row_norm: float, fluctuation: float) -> RowFilter:
+def make_filter(size: int, buffers: int, row_norm: float, fluctuation: float) -> LeafFilter:
     """A filter that knows nothing yet."""
     dim = buffers + 1
     total = np.zeros((dim, dim))
     total[0, 0] = DIFFUSE * row_norm**2
-    return RowFilter(
+    return LeafFilter(
         mean=np.zeros(size),
         buffers=np.zeros((buffers, size)),
         last=np.zeros(size),
@@ -58,13 +62,12 @@ def make_filter(size: int, buffers: int, row_norm: float, fluctuation: float) ->
         gain=np.zeros(dim),
         transition=np.zeros((dim, dim)),
         work=np.zeros((dim, dim)),
-        leaves=np.zeros(1, dtype=np.int64),
-        fluctuation=np.array([fluctuation]),
+        fluctuation=fluctuation,
     )
 
 
 @kernel
-def filter_step(state: RowFilter, released: FloatArray, decay: FloatArray, weight: FloatArray, sd: float) -> None:
+def filter_step(state: LeafFilter, released: FloatArray, decay: FloatArray, weight: FloatArray, sd: float) -> None:
     """Take in the newest release: one step of the predictor with noise that is common to state and observation."""
     _update_gain(state, decay, weight, sd * sd)
     gain, count = state.gain, decay.shape[0]
@@ -78,14 +81,13 @@ def filter_step(state: RowFilter, released: FloatArray, decay: FloatArray, weigh
         state.mean[i] += gain[0] * innovation
         for j in range(count):
             state.buffers[j, i] = decay[j] * state.buffers[j, i] + expected + gain[j + 1] * innovation
-    state.leaves[0] += 1
 
 
 @kernel
-def _update_gain(state: RowFilter, decay: FloatArray, weight: FloatArray, variance: float) -> None:
-    """Riccati recursion.  State s = (h, N); s' = F s + u z, y = c s + e + z with u = (0, 1, ..), c = (1, -weight)."""
+def _update_gain(state: LeafFilter, decay: FloatArray, weight: FloatArray, variance: float) -> None:
+    """Riccati recursion for s = (h, N): s' = F s + u z, y = c s + e + z, u = (0, 1, ..., 1), c = (1, -weight)."""
     total, gain, dim = state.total, state.gain, state.gain.shape[0]
-    spread = variance + state.fluctuation[0]
+    spread = variance + state.fluctuation
     for i in range(dim):
         gain[i] = total[i, 0]
         for j in range(1, dim):
@@ -107,11 +109,11 @@ def _update_gain(state: RowFilter, decay: FloatArray, weight: FloatArray, varian
         for j in range(dim):
             noise = variance * ((0.0 if i == 0 else 1.0) - gain[i]) * ((0.0 if j == 0 else 1.0) - gain[j])
             state.privacy[i, j] += noise
-            total[i, j] += noise + state.fluctuation[0] * gain[i] * gain[j]
+            total[i, j] += noise + state.fluctuation * gain[i] * gain[j]
 
 
 @kernel
-def _fill_transition(state: RowFilter, decay: FloatArray, weight: FloatArray) -> None:
+def _fill_transition(state: LeafFilter, decay: FloatArray, weight: FloatArray) -> None:
     """F - gain c: how an error passes to the next step."""
     for i in range(state.gain.shape[0]):
         state.transition[i, 0] = (1.0 if i == 0 else 0.0) - state.gain[i]
@@ -143,7 +145,7 @@ def _propagate(covariance: FloatArray, transition: FloatArray, work: FloatArray)
             covariance[j, i] = value
 
 
-def restart_noise(state: RowFilter) -> None:
+def restart_noise(state: LeafFilter) -> None:
     """A new epoch begins with empty noise buffers; what is known of the mean row stays known."""
     state.buffers[:] = 0.0
     for covariance in (state.total, state.privacy):

@@ -7,51 +7,42 @@ setting.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from tacit._validate import nonnegative, positive
-from tacit.errors import InvalidInput
+from tacit._validate import nonnegative, positive, share
 from tacit.estimation.linearised import LinearisedRow, best_row, blended_weight, row_with_scale
 from tacit.linalg.packing import packed_size
+from tacit.policies.config import configuration, option, truth
+from tacit.policies.continual_policy import ContinualConfig, ContinualPolicy
 from tacit.policies.setting import Setting
 from tacit.policies.stream.filter import make_filter, restart_noise
-from tacit.policies.stream.steps import (
-    BLEND,
-    DISPERSION,
-    FILTERED,
-    PATIENCE,
-    PRIOR,
-    SCALE,
-    THETA_BOUND,
-    WIDTH,
-    StreamState,
-)
-from tacit.policies.streamed import StreamedPolicy
+from tacit.policies.stream.steps import StreamConstants, StreamState
 from tacit.privacy.continual import ContinualRelease, plan_release
+from tacit.privacy.streaming import coefficients
+from tacit.typing import count
 
 
-@dataclass(frozen=True)
-class StreamOptions:
-    """Options of `stream-glm`, for ablations; the defaults are meant for use."""
+@configuration
+class StreamConfig(ContinualConfig):
+    """Configuration of `stream-glm`; what it adds is for ablations, and the defaults are meant for use."""
 
-    factorization: str | None = None
-    """``toeplitz`` (default) or ``tree`` (default with exact noise)."""
-    filtered: bool = True
-    """Estimate sums by the Kalman filter rather than by plain prefixes (`toeplitz` only)."""
-    blend: float | None = None
-    """Share of the secant in the weights; 1/3 by default, 0 without noise."""
-    scale: float | None = None
-    """s: size of the score next to the matrix; derived by default."""
-    width: float = 1.25
-    """Posterior standard deviations of optimism."""
-    prior: float = 1.0
-    """Multiplies the prior precision d / S^2."""
+    filtered: bool = option(
+        "Estimate sums by the Kalman filter rather than by plain prefixes (`toeplitz` only).", default=True, check=truth
+    )
+    blend: float | None = option(
+        "Share of the secant in the weights, in [0, 1]; 1/3 by default, 0 without noise.", default=None, check=share
+    )
+    scale: float | None = option(
+        "s: size of the score next to the matrix; derived by default.", default=None, check=positive
+    )
+    width: float = option("Posterior standard deviations of optimism.", default=1.25, check=nonnegative)
+    prior: float = option("Multiplies the prior precision d / S^2.", default=1.0, check=positive)
 
 
-class StreamGLM(StreamedPolicy):
+class StreamGLM(ContinualPolicy):
     """One stream of (w x x', s y x), re-solved as it grows.
 
     Formal guarantee
@@ -68,42 +59,49 @@ class StreamGLM(StreamedPolicy):
 
     name: ClassVar[str] = "stream-glm"
     guarantee = "joint"
-    options_type = StreamOptions
-    options: StreamOptions
+    config_type = StreamConfig
+    config: StreamConfig
+    state: StreamState
 
-    def _build(self) -> None:
-        setting = self.setting
-        self._row = self._choose_row()
-        stream, dim = self._open_stream(), setting.dim
-        size = packed_size(dim) + dim
-        filtered = self.options.filtered and self._factorization == "toeplitz"
-        constants = np.zeros(8)
-        constants[[BLEND, SCALE, THETA_BOUND]] = self._row.blend, self._row.scale, setting.theta_bound
-        constants[DISPERSION] = dispersion(setting, self._row)
-        constants[PRIOR] = positive("prior", self.options.prior) * dim / setting.theta_bound**2
-        constants[[WIDTH, PATIENCE, FILTERED]] = nonnegative("width", self.options.width), 100.0, float(filtered)
+    def _make_state(self) -> StreamState:
+        setting, row, dim = self.setting, self._row, self.setting.dim
+        stream, constants = self._open_stream(), self._constants()
+        buffers = coefficients(stream.mechanism)[0].size
         # A score coordinate fluctuates with the rewards' variance, at most R^2 / 4, in about half of |x|^2 = 1.
-        fluctuation = (self._row.scale * setting.reward_bound) ** 2 / (8.0 * dim)
-        self.state = StreamState(
+        fluctuation = (row.scale * setting.reward_bound) ** 2 / (8.0 * dim)
+        return StreamState(
             stream=stream,
-            rows=make_filter(size, stream.decay.size, self._row.row_norm, fluctuation),
+            filter=make_filter(packed_size(dim) + dim, buffers, row.row_norm, fluctuation),
             theta=np.zeros(dim),
-            covariance=np.eye(dim) / constants[PRIOR],
-            matrix=np.zeros((4, dim, dim)),
-            score=np.zeros(dim),
-            clock=np.zeros(2, dtype=np.int64),
-            link=np.array([setting.link.code], dtype=np.int64),
+            covariance=np.eye(dim) / constants.prior,
+            ticks=count(),
+            solve_at=count(),
+            unsolved=count(),
             constants=constants,
         )
 
-    def _choose_row(self) -> LinearisedRow:
-        setting, blend, scale = self.setting, self.options.blend, self.options.scale
+    def _constants(self) -> StreamConstants:
+        setting, config, row = self.setting, self.config, self._row
+        return StreamConstants(
+            link=setting.link.code,
+            blend=row.blend,
+            scale=row.scale,
+            theta_bound=setting.theta_bound,
+            dispersion=dispersion(setting, row),
+            prior=config.prior * setting.dim / setting.theta_bound**2,
+            width=config.width,
+            patience=100.0,
+            filtered=config.filtered and self._factorization == "toeplitz",
+        )
+
+    @cached_property
+    def _row(self) -> LinearisedRow:
+        """What a user contributes, and its bounds."""
+        setting, blend, scale = self.setting, self.config.blend, self.config.scale
         if blend is None:
             blend = 0.0 if self.total_mu == math.inf else 1.0 / 3.0
-        if not 0.0 <= blend <= 1.0:
-            raise InvalidInput(f"blend must lie in [0, 1], not {blend!r}")
         bounds = (setting.link, setting.theta_bound, setting.reward_bound, blend)
-        return best_row(*bounds) if scale is None else row_with_scale(*bounds, positive("scale", scale))
+        return best_row(*bounds) if scale is None else row_with_scale(*bounds, scale)
 
     @property
     def memo_size(self) -> int:
@@ -111,7 +109,7 @@ class StreamGLM(StreamedPolicy):
 
     @property
     def _factorization(self) -> str:
-        return self.options.factorization or self.default_factorization
+        return self.config.factorization or self.default_factorization
 
     def _plan(self, horizon: int) -> ContinualRelease:
         return plan_release(
@@ -122,12 +120,12 @@ class StreamGLM(StreamedPolicy):
             mu=self.total_mu,
             factorization=self._factorization,
             horizon=horizon,
-            source=self.noise,
+            source=self.randomness.ticks,
         )
 
     def _start_epoch(self, leaves: int, epoch: int) -> None:
         super()._start_epoch(leaves, epoch)
-        restart_noise(self.state.rows)
+        restart_noise(self.state.filter)
 
 
 def dispersion(setting: Setting, row: LinearisedRow) -> float:

@@ -19,9 +19,31 @@ from tacit.linalg.projection import project_ball
 from tacit.linalg.solve import cholesky, dot, invert_cholesky, quadratic_form
 from tacit.policies.arms import remember_arm
 from tacit.policies.steps import close_stream, register_steps
-from tacit.policies.stream.filter import RowFilter, filter_step
+from tacit.policies.stream.filter import MEAN, LeafFilter, filter_step
 from tacit.privacy.continual import Stream, contribute_outer, contribute_vector, released_variance
-from tacit.typing import FloatArray, IntArray
+from tacit.privacy.streaming import coefficients
+from tacit.typing import Count, FloatArray
+
+
+class StreamConstants(NamedTuple):
+    """Public numbers that the steps read; docs/theory.md derives them."""
+
+    link: int
+    blend: float
+    """Share of the secant in the weight of a row."""
+    scale: float
+    """s: size of the score next to the matrix."""
+    theta_bound: float
+    dispersion: float
+    """phi: the largest variance of a reward per unit of weight."""
+    prior: float
+    """p = d / S^2: precision of theta before the first row."""
+    width: float
+    """Standard deviations of optimism."""
+    patience: float
+    """The estimate is solved anew when rows have grown by one part in so many."""
+    filtered: bool
+    """Whether sums are estimated by the filter or are the released prefixes."""
 
 
 class StreamState(NamedTuple):
@@ -29,21 +51,18 @@ class StreamState(NamedTuple):
 
     stream: Stream
     """w x x', packed, and s y x behind it."""
-    rows: RowFilter
+    filter: LeafFilter
     theta: FloatArray
     covariance: FloatArray
     """Of theta, from the released statistics and the known noise: the width of the bonus."""
-    matrix: FloatArray
-    """H of the last solve, and work space, shape (4, d, d)."""
-    score: FloatArray
-    clock: IntArray
-    """Ticks, and the tick at which the estimate is solved anew."""
-    link: IntArray
-    constants: FloatArray
-    """See the indices below."""
+    ticks: Count
+    solve_at: Count
+    """The tick at which the estimate is solved anew."""
+    unsolved: Count
+    """Times that rounding kept it from being solved; a function of releases, like the estimate."""
+    constants: StreamConstants
 
 
-BLEND, SCALE, THETA_BOUND, DISPERSION, PRIOR, WIDTH, PATIENCE, FILTERED = range(8)
 _FLOOR = 0.3
 """Keeps H^2 + p (phi H + tau^2 I) positive definite for every symmetric H: above 1/4 its discriminant is negative."""
 
@@ -52,13 +71,15 @@ _FLOOR = 0.3
 def _advance(state: StreamState, fresh: bool) -> int:
     if not fresh:
         return 0
-    stream, clock = state.stream, state.clock
-    if state.constants[FILTERED] > 0.0:
-        filter_step(state.rows, stream.released, stream.decay, stream.weight, stream.scale[0])
-    clock[0] += 1
-    if clock[0] >= clock[1]:
+    stream = state.stream
+    if state.constants.filtered:
+        decay, weight = coefficients(stream.mechanism)
+        filter_step(state.filter, stream.released, decay, weight, stream.noise_sd[()])
+    ticks = state.ticks[()] + 1
+    state.ticks[()] = ticks
+    if ticks >= state.solve_at[()]:
         # Statistics change by 1 / t a round: a solve for each percent of change keeps the cost of a round flat.
-        clock[1] = clock[0] + 1 + int(clock[0] / state.constants[PATIENCE])
+        state.solve_at[()] = ticks + 1 + int(ticks / state.constants.patience)
         solve(state)
     return 0
 
@@ -72,53 +93,54 @@ def solve(state: StreamState) -> None:
 
         M = H^2 + p (phi' H + tau^2 I),   theta = M^-1 H b,   Cov = (phi' H + tau^2 I) M^-1.
     """
-    constants, h, spread = state.constants, state.matrix[0], state.matrix[1]
-    gram, inverse = state.matrix[2], state.matrix[3]
-    dim = state.theta.shape[0]
-    dispersion, variance = _statistics(state)
+    constants, dim = state.constants, state.theta.shape[0]
+    h, score, dispersion, variance = _statistics(state)
+    spread, gram, inverse = np.empty((dim, dim)), np.empty((dim, dim)), np.empty((dim, dim))
     squared = dot(state.theta, state.theta)
-    tau = variance * (1.0 / constants[SCALE] ** 2 + 0.5 * squared)
-    tau = max(tau, _FLOOR * constants[PRIOR] * dispersion * dispersion)
+    tau = variance * (1.0 / constants.scale**2 + 0.5 * squared)
+    tau = max(tau, _FLOOR * constants.prior * dispersion * dispersion)
     for i in range(dim):
         for j in range(dim):
             spread[i, j] = dispersion * h[i, j] + (tau if i == j else 0.0)
-            gram[i, j] = dot(h[i], h[j]) + constants[PRIOR] * spread[i, j]
+            gram[i, j] = dot(h[i], h[j]) + constants.prior * spread[i, j]
     if not cholesky(gram, gram):
+        state.unsolved[()] += 1  # positive definite by _FLOOR: should rounding say otherwise, the last estimate stays
         return
     invert_cholesky(gram, inverse)
     for i in range(dim):
-        gram[0, i] = dot(h[i], state.score)
+        gram[0, i] = dot(h[i], score)
     for i in range(dim):
         state.theta[i] = dot(inverse[i], gram[0])
         for j in range(dim):
             state.covariance[i, j] = dot(spread[i], inverse[j])
-    project_ball(state.theta, constants[THETA_BOUND])
+    project_ball(state.theta, constants.theta_bound)
 
 
 @kernel
-def _statistics(state: StreamState) -> tuple[float, float]:
-    """Fill H and b; returns phi' and the variance of an entry of H from privacy noise."""
+def _statistics(state: StreamState) -> tuple[FloatArray, FloatArray, float, float]:
+    """H and b, phi', and the variance of an entry of H from privacy noise."""
     constants, dim = state.constants, state.theta.shape[0]
     half = state.stream.released.shape[0] - dim
-    ticks = float(state.clock[0])
-    if constants[FILTERED] > 0.0:
-        rows, factor = state.rows, ticks
-        sums, variance = rows.mean, ticks * ticks * rows.privacy[0, 0]
+    h, score = np.empty((dim, dim)), np.empty(dim)
+    ticks = float(state.ticks[()])
+    if constants.filtered:
+        rows, factor = state.filter, ticks
+        sums, variance = rows.mean, ticks * ticks * rows.privacy[MEAN, MEAN]
         # Weights a_i that sum to 1 give a variance of v sum a_i^2: t sum a_i^2 is 1 for a plain sum, more for others.
-        uneven = ticks * max(rows.total[0, 0] - rows.privacy[0, 0], 0.0) / rows.fluctuation[0]
+        uneven = ticks * max(rows.total[MEAN, MEAN] - rows.privacy[MEAN, MEAN], 0.0) / rows.fluctuation
     else:
         sums, factor, uneven, variance = state.stream.released, 1.0, 1.0, released_variance(state.stream)
-    unpack(sums[:half], state.matrix[0])
+    unpack(sums[:half], h)
     for i in range(dim):
-        state.score[i] = factor * sums[half + i] / constants[SCALE]
+        score[i] = factor * sums[half + i] / constants.scale
         for j in range(dim):
-            state.matrix[0, i, j] *= factor
-    return constants[DISPERSION] * uneven, variance
+            h[i, j] *= factor
+    return h, score, constants.dispersion * uneven, variance
 
 
 @kernel
 def _choose(state: StreamState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
-    width = state.constants[WIDTH] * state.constants[WIDTH]
+    width = state.constants.width * state.constants.width
     arm, best = 0, -np.inf
     for k in range(contexts.shape[0]):
         bonus = math.sqrt(max(0.0, width * quadratic_form(state.covariance, contexts[k])))
@@ -126,9 +148,10 @@ def _choose(state: StreamState, contexts: FloatArray, coins: FloatArray, memo: F
         if value > best:
             arm, best = k, value
     remember_arm(contexts, arm, memo)
-    # The point of linearisation is the theta of the decision, the same in neighbouring worlds.
+    # Behind the features: the score at which the row is linearised.  It is that of the decision, and the same in
+    # neighbouring worlds.
     dim = state.theta.shape[0]
-    bound = state.constants[THETA_BOUND]
+    bound = state.constants.theta_bound
     memo[dim] = min(max(dot(memo[:dim], state.theta), -bound), bound)
     return arm
 
@@ -136,12 +159,11 @@ def _choose(state: StreamState, contexts: FloatArray, coins: FloatArray, memo: F
 @kernel
 def _learn(state: StreamState, memo: FloatArray, reward: float) -> None:
     dim = state.theta.shape[0]
-    constants, link, x = state.constants, state.link[0], memo[:dim]
-    z = float(memo[dim])
-    weight = blended_weight(link, constants[BLEND], z)
-    response = reward - mean(link, z) + weight * z
+    constants, x, z = state.constants, memo[:dim], float(memo[dim])
+    weight = blended_weight(constants.link, constants.blend, z)
+    response = reward - mean(constants.link, z) + weight * z
     contribute_outer(state.stream, 0, weight, x)
-    contribute_vector(state.stream, state.stream.released.shape[0] - dim, constants[SCALE] * response, x)
+    contribute_vector(state.stream, state.stream.released.shape[0] - dim, constants.scale * response, x)
 
 
 register_steps(StreamState, _advance, _choose, _learn, close_stream)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tacit.errors import InvalidInput
-from tacit.policies.setting import Setting
+from tacit.policies.setting import PrivateSetting, Setting
 
 PROFILES = ("tuned", "theory", "paper")
 UNKNOWN_HORIZON = 1 << 20
@@ -14,7 +13,7 @@ UNKNOWN_HORIZON = 1 << 20
 
 
 @dataclass(frozen=True)
-class JointConstants:
+class JointProfile:
     """What the algorithm leaves open.
 
     ``threshold`` is criterion I's on ||x||^2 in V^-1; 0 stands for ``1 / (coverage_factor * ridge)``: explore until V
@@ -41,12 +40,10 @@ class JointConstants:
     literal: bool = False
 
 
-def constants_for(
-    profile: str, setting: Setting, growth: float, failure_probability: float, scale: float
-) -> JointConstants:
+def joint_profile(
+    profile: str, setting: PrivateSetting, growth: float, failure_probability: float, scale: float
+) -> JointProfile:
     """The constants of ``profile`` from public quantities alone; ``scale`` is the paper's universal C."""
-    if profile not in PROFILES:
-        raise InvalidInput(f"profile must be one of {', '.join(PROFILES)}, not {profile!r}")
     if profile == "tuned":
         return _tuned(setting, growth)
     return _paper(setting, growth, failure_probability, scale, literal=profile == "paper")
@@ -59,8 +56,8 @@ def call_bound(setting: Setting, ridge: float) -> int:
     return 1 + math.ceil(setting.dim * math.log(growth) / math.log(11.0 / 8.0))
 
 
-def _tuned(setting: Setting, growth: float) -> JointConstants:
-    return JointConstants(
+def _tuned(setting: Setting, growth: float) -> JointProfile:
+    return JointProfile(
         factorization="toeplitz",
         stream_share=0.6,
         threshold=0.0,
@@ -78,10 +75,9 @@ def _tuned(setting: Setting, growth: float) -> JointConstants:
 
 
 def _paper(
-    setting: Setting, growth: float, failure_probability: float, scale: float, *, literal: bool
-) -> JointConstants:
+    setting: PrivateSetting, growth: float, failure_probability: float, scale: float, *, literal: bool
+) -> JointProfile:
     """Equations lambda, beta and gamma of the paper's parameter settings; Lambda_T = log(T / zeta)."""
-    assert setting.budget is not None
     d, big_r, s = setting.dim, setting.reward_bound, setting.theta_bound
     horizon = setting.horizon or UNKNOWN_HORIZON
     log_t, log_delta = math.log(horizon / failure_probability), math.log(1.0 / setting.budget.delta)
@@ -98,7 +94,7 @@ def _paper(
     )
     explore_calls = 8.0 * d * big_r**2 * kappa * gamma**2 * math.log(horizon)
     calls = explore_calls if literal else call_bound(setting, ridge)
-    return JointConstants(
+    return JointProfile(
         factorization="tree",
         stream_share=0.5,
         threshold=1.0 / (gamma**2 * kappa * big_r**2),
