@@ -10,48 +10,49 @@ import pytest
 
 from tacit.errors import InvalidInput
 from tacit.glm.links import LINKS
-from tacit.policies.rows import make_rows
-from tacit.policies.setting import Setting, make_setting
+from tacit.policies.batches import make_batch_rows, make_clock
+from tacit.policies.config import PrivateConfig
+from tacit.policies.setting import PrivateSetting, make_private_setting
 from tacit.policies.shuffle import ShuffleGLM
-from tacit.policies.shuffle.constants import Schedule, batch_count, constants_for, smallest_horizon
 from tacit.policies.shuffle.estimate import Belief, prior, score_ball, updated
+from tacit.policies.shuffle.profiles import Schedule, batch_count, shuffle_profile, smallest_horizon
 from tacit.policies.shuffle.releases import chained_tail, row_budget
 from tacit.policies.shuffle.steps import (
-    ESTIMATES,
-    GAMMA,
-    GAMMA_NEWEST,
+    ShuffleConstants,
     ShuffleState,
     averaged_derivative,
     averaged_mean,
+    estimate_count,
 )
 from tacit.policies.shuffle.steps import surviving_arms as survivors
 from tacit.privacy.budget import Budget
 from tacit.privacy.gaussian import delta_from
+from tacit.typing import number
 
 
-def setting(horizon: int | None = 15_000, theta_bound: float = 3.5, dim: int = 5, epsilon: float = 1.0) -> Setting:
-    return make_setting(
-        dim=dim, horizon=horizon, link="logistic", theta_bound=theta_bound, reward_bound=None, kappa=None,
-        kappa_star=None, budget=Budget(epsilon, 0.02),
-    )  # fmt: skip
+def setting(
+    horizon: int | None = 15_000, theta_bound: float = 3.5, dim: int = 5, epsilon: float = 1.0
+) -> PrivateSetting:
+    config = PrivateConfig(dim=dim, horizon=horizon, theta_bound=theta_bound, epsilon=epsilon, delta=0.02)
+    return make_private_setting(config)
 
 
 def test_theory_states_the_smallest_horizon_that_it_needs() -> None:
     with pytest.raises(InvalidInput, match="horizon of at least") as caught:
-        constants_for("theory", setting(), 0.6, 1.0, None)
+        shuffle_profile("theory", setting(), 0.6, 1.0, None)
     found = re.search(r"at least ([0-9.e+]+)", str(caught.value))
     assert found is not None
     needed = smallest_horizon(setting(), 1.0, None)
     assert float(found.group(1)) == pytest.approx(needed, rel=1e-3)
-    constants_for("theory", setting(horizon=int(needed)), 0.6, 1.0, None)
+    shuffle_profile("theory", setting(horizon=int(needed)), 0.6, 1.0, None)
     with pytest.raises(InvalidInput, match="horizon of at least"):
-        constants_for("theory", setting(horizon=int(needed) - 1), 0.6, 1.0, None)
+        shuffle_profile("theory", setting(horizon=int(needed) - 1), 0.6, 1.0, None)
     with pytest.raises(InvalidInput, match="horizon"):
-        constants_for("theory", setting(horizon=None), 0.6, 1.0, None)
+        shuffle_profile("theory", setting(horizon=None), 0.6, 1.0, None)
 
 
 def test_theorys_batches_follow_the_paper_and_end_at_the_horizon() -> None:
-    chosen = constants_for("theory", setting(theta_bound=0.5, dim=2), 0.6, 1e-4, 3)
+    chosen = shuffle_profile("theory", setting(theta_bound=0.5, dim=2), 0.6, 1e-4, 3)
     alpha = 15_000 ** (1.0 / (2.0 * (1.0 - 2.0**-2)))
     assert chosen.schedule.sizes[1] == math.ceil(alpha)
     assert chosen.schedule.sizes[2] == math.ceil(alpha * math.sqrt(chosen.schedule.sizes[1]))
@@ -71,14 +72,15 @@ def test_theory_runs_where_its_constants_allow_and_kappa_belongs_to_v_only() -> 
     contexts = rng.uniform(-0.7, 0.7, size=(3000, 4, 2))
     rewards = (rng.random((3000, 4)) < 0.5).astype(np.float64)
     policy.play(contexts, rewards)
-    ridge, kappa = policy._constants.ridge, policy.setting.kappa
-    assert policy.state.counts[ESTIMATES] >= 2
+    ridge, kappa = policy._profile.ridge, policy.setting.kappa
+    assert estimate_count(policy.state) >= 2
     largest = [float(np.linalg.eigvalsh(spread)[-1]) for spread in policy.state.spread[1:]]
     assert largest[0] <= kappa / ridge * (1.0 + 1e-9)
     assert largest[0] > 1.0 / (ridge + 1000.0)
     for later in largest[1:]:  # gamma ||x|| in H_k^-1, without kappa
         assert later <= 1.0 / ridge * (1.0 + 1e-9)
-    assert policy.state.constants[GAMMA] == policy.state.constants[GAMMA_NEWEST] == policy._constants.gamma
+    constants = policy.state.constants
+    assert constants.gamma == constants.gamma_newest == policy._profile.gamma
     assert policy.privacy.spent_epsilon <= 8.0
 
 
@@ -92,19 +94,21 @@ def test_schedules_grow_stop_growing_and_are_cut() -> None:
 def test_elimination_asks_every_earlier_batch() -> None:
     """Two estimates, each of which rules out one of three arms."""
     state = ShuffleState(
-        rows=make_rows(2, 1),
+        batch=make_clock(),
+        rows=make_batch_rows(2, 10),
         theta=np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]]),
         spread=np.stack([np.eye(2), 0.01 * np.eye(2), 0.01 * np.eye(2)]),
         root=np.eye(2),
-        counts=np.array([3, 10, 0, 2, 0, 0, 0], dtype=np.int64),
-        link=np.zeros(1, dtype=np.int64),
-        constants=np.array([1.0, 1.0, 0.1, 0.25, 1.0, 1.0, 4.0]),
+        design_ridge=number(0.1),
+        constants=ShuffleConstants(
+            link=0, gamma=1.0, gamma_newest=1.0, weight_max=0.25, averaged=True, beta_rate=1.0, beta_cap=4.0
+        ),
     )
     arms = np.array([[0.6, 0.6], [-0.6, 0.6], [0.6, -0.6]])
     assert list(survivors(state, arms)) == [0]
-    state.counts[ESTIMATES] = 1
+    state = state._replace(theta=state.theta[:2], spread=state.spread[:2])
     assert list(survivors(state, arms)) == [0, 2]
-    state.constants[GAMMA_NEWEST] = 30.0
+    state = state._replace(constants=state.constants._replace(gamma_newest=30.0))
     assert list(survivors(state, arms)) == [0, 1, 2]
 
 

@@ -16,7 +16,6 @@ from tacit.experiments.spec import Experiment
 from tacit.policies.shuffle import ShuffleGLM
 from tacit.policies.shuffle import policy as policy_module
 from tacit.policies.shuffle.releases import release_sum
-from tacit.policies.shuffle.steps import ASSIGNED, BATCH, ESTIMATES, SIZE
 from tacit.privacy.events import GaussianRelease
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
@@ -58,7 +57,7 @@ def released(monkeypatch: pytest.MonkeyPatch) -> Calls:
 def test_a_batchs_policy_is_fixed_before_its_first_user() -> None:
     contexts, rewards = rounds(400)
     first, second = make(), make()
-    size = int(first.state.counts[SIZE])
+    size = first.batch_users
     arms = first.play(contexts[:size], rewards[:size])
     assert np.array_equal(arms, second.play(contexts[:size], 1.0 - rewards[:size]))
     after = first.play(contexts[size:], rewards[size:])
@@ -69,7 +68,7 @@ def test_rewards_within_a_batch_change_nothing_but_the_buffer() -> None:
     contexts, rewards = rounds(60)
     policy = make()
     policy.play(contexts[:10], rewards[:10])
-    before = {name: np.copy(value) for name, value in policy.state._asdict().items() if name not in ("rows", "counts")}
+    before = {name: np.copy(value) for name, value in policy.state._asdict().items() if name not in ("rows", "batch")}
     policy.update(policy.select(contexts[10]), 1.0)
     for name, value in before.items():
         assert np.array_equal(getattr(policy.state, name), value)
@@ -78,7 +77,7 @@ def test_rewards_within_a_batch_change_nothing_but_the_buffer() -> None:
 def test_every_user_of_a_batch_reports_once_to_each_sum(released: Calls) -> None:
     contexts, rewards = rounds(120)
     policy = make()
-    size = int(policy.state.counts[SIZE])
+    size = policy.batch_users
     decisions = [policy.select(user) for user in contexts[:size]]
     for position in range(0, size, 3):  # two of three rewards never come
         policy.update(decisions[position], float(rewards[position, decisions[position].arm]))
@@ -92,16 +91,16 @@ def test_every_user_of_a_batch_reports_once_to_each_sum(released: Calls) -> None
 def test_a_late_reward_is_discarded_and_rows_do_not_outlive_their_batch(released: Calls) -> None:
     contexts, _ = rounds(120)
     policy = make()
-    size = int(policy.state.counts[SIZE])
+    size = policy.batch_users
     late = policy.select(contexts[0])
     for user in contexts[1:size]:
         policy.update(policy.select(user), 1.0)
     policy.select(contexts[size])
-    assert policy.state.rows.count[0] == 0
-    assert not np.any(policy.state.rows.features)
+    assert policy.state.rows.held[()] == 0
+    assert not np.any(policy.state.rows.lines)
     before = policy.fingerprint()
     policy.update(late, 1.0)
-    assert policy.state.rows.count[0] == 0
+    assert policy.state.rows.held[()] == 0
     assert policy.fingerprint() != before  # the decision waits no longer
 
 
@@ -109,7 +108,6 @@ def test_the_ledger_holds_what_is_drawn(released: Calls) -> None:
     contexts, rewards = rounds(400)
     policy = make()
     policy.play(contexts, rewards)
-    assert policy.ledger is not None
     entries = policy.ledger.entries
     assert [entry.cohort for entry in entries[:4]] == ["batch 1", "batch 1", "batch 2", "batch 2"]
     charged = {entry.event.name: entry.event for entry in entries}
@@ -128,14 +126,13 @@ def test_the_ledger_holds_what_is_drawn(released: Calls) -> None:
 def closings(policy: ShuffleGLM, count: int) -> FloatArray:
     """Estimates from closing one and the same first batch again and again, each time with fresh noise."""
     contexts, rewards = rounds(200)
-    size = int(policy.state.counts[SIZE])
+    size = policy.batch_users
     policy.play(contexts[:size], rewards[:size])
-    state, found = policy.state, []
+    state, end, found = policy.state, policy.state.batch.end[()], []
     for _ in range(count):
         policy.state = state
         policy._close_batch()
-        state.counts[ESTIMATES] = 0
-        state.counts[SIZE] = size  # open again, as only a test may
+        state.batch.end[()] = end  # open again, as only a test may
         found.append(policy.state.theta[-1])
     return np.array(found)
 
@@ -170,7 +167,7 @@ def test_a_replaced_row_moves_its_own_batchs_sums_by_at_most_the_sensitivity(rel
     others, flipped = contexts.copy(), rewards.copy()
     others[7], flipped[7] = -contexts[7][::-1], 1.0 - rewards[7]
     policy = make()
-    size = int(policy.state.counts[SIZE])
+    size = policy.batch_users
     arms = policy.play(contexts[: size + 1], rewards[: size + 1])
     mine = released.copy()
     released.clear()
@@ -195,8 +192,8 @@ def test_batches_cover_the_horizon_and_the_last_is_cut() -> None:
     contexts, rewards = rounds(430)
     policy = make()
     policy.play(contexts, rewards)
-    assert int(policy.state.counts[ASSIGNED]) <= 400
-    assert policy.state.counts[SIZE] == 0  # nothing is opened after the horizon
+    assert policy.state.batch.served[()] <= 400
+    assert policy.batch_users == 0  # nothing is opened after the horizon
     assert policy.plan is None
     assert policy.decisions == 430
 
@@ -205,8 +202,8 @@ def test_without_a_horizon_batches_go_on_growing() -> None:
     contexts, rewards = rounds(2000)
     policy = make(horizon=None)
     policy.play(contexts, rewards)
-    assert policy.state.counts[BATCH] > 4
-    assert policy.state.counts[SIZE] > 400
+    assert policy.state.batch.number[()] > 4
+    assert policy.batch_users > 400
 
 
 def test_several_rows_of_a_user_cost_more_noise_and_stay_within_the_budget() -> None:

@@ -3,50 +3,87 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from tacit._compile import kernel
+from tacit._validate import nonnegative, positive, probability
 from tacit.linalg.projection import project_ball
 from tacit.linalg.solve import cholesky, invert_cholesky, solve_cholesky
 from tacit.linalg.vectors import copy_into
+from tacit.policies.config import PrivateConfig, configuration, option
 from tacit.policies.setting import Setting
 from tacit.typing import FloatArray
 
 
-def linear_constants(setting: Setting, scale: float, shift: float, ridge: float, failure: float) -> FloatArray:
-    """What `solve_noisy` takes: scale, S, failure probability, ridge, shift, sub-Gaussian bound, radius of theta's
-    ball."""
-    # The best linear fit to means in [0, R] over the unit ball need not lie in the S-ball: allow for both.
-    ball = max(setting.theta_bound, setting.reward_bound * setting.dim)
-    return np.array([scale, setting.theta_bound, failure, ridge, shift, 0.5 * setting.reward_bound, ball])
+@configuration
+class LinearConfig(PrivateConfig):
+    """What both private LinUCBs are told."""
+
+    scale: float = option("Multiplies the radius of the confidence set.", default=0.3, check=nonnegative)
+    shift: float = option(
+        "Multiplies the bound on the noise that is added to the Gram matrix.", default=0.3, check=nonnegative
+    )
+    ridge: float = option("Added to the Gram matrix, whatever the noise.", default=1.0, check=positive)
+    failure_probability: float = option(
+        "Of the confidence set; not the privacy delta.", default=0.02, check=probability
+    )
+
+
+class LinearConstants(NamedTuple):
+    """Public numbers that `solve_noisy` takes."""
+
+    scale: float
+    theta_bound: float
+    failure_probability: float
+    ridge: float
+    shift: float
+    deviation: float
+    """Sub-Gaussian bound of a reward."""
+    ball: float
+    """Radius of the ball that the linear fit is kept in."""
+
+
+class NoisySums(NamedTuple):
+    """Released sums of x x' and r x, the standard deviations of their noise, and how many rows they hold."""
+
+    gram: FloatArray
+    moment: FloatArray
+    gram_sd: float
+    moment_sd: float
+    rounds: float
+
+
+def linear_constants(setting: Setting, config: LinearConfig) -> LinearConstants:
+    """What follows from setting and configuration."""
+    return LinearConstants(
+        scale=config.scale,
+        theta_bound=setting.theta_bound,
+        failure_probability=config.failure_probability,
+        ridge=config.ridge,
+        shift=config.shift,
+        deviation=0.5 * setting.reward_bound,
+        # The best linear fit to means in [0, R] over the unit ball need not lie in the S-ball: allow for both.
+        ball=max(setting.theta_bound, setting.reward_bound * setting.dim),
+    )
 
 
 @kernel
-def solve_noisy(
-    gram: FloatArray,
-    moment: FloatArray,
-    gram_sd: float,
-    moment_sd: float,
-    rounds: float,
-    constants: FloatArray,
-    theta: FloatArray,
-    inverse: FloatArray,
-) -> float:
-    """Estimate and inverse from sums of x x' and r x with noise of these standard deviations; returns the radius.
+def solve_noisy(sums: NoisySums, constants: LinearConstants, theta: FloatArray, inverse: FloatArray) -> float:
+    """Write the estimate and the inverse of its matrix to ``theta`` and ``inverse``; returns the radius.
 
     Shariff and Sheffet (arXiv 1810.00068), Proposition 4: with the noisy Gram matrix shifted to lie between low * I
     and high * I above the true one, the radius is deviation * sqrt(d log(1 + t / (d low)) + 2 log(2 / delta)) + S
     sqrt(high) + ||noise||_{low^-1}. Noise in isometric packing is a Gaussian orthogonal ensemble: operator norm sd *
     sqrt(2 d), and a Gaussian tail.
     """
-    scale, theta_bound, failure, ridge, shift, deviation, ball = constants
-    dim = theta.shape[0]
+    dim, rounds, failure = theta.shape[0], sums.rounds, constants.failure_probability
     tail = math.sqrt(2.0 * math.log(4.0 * (1.0 + rounds) / failure))
-    gram_noise = gram_sd * (math.sqrt(2.0 * dim) + tail)
-    moment_noise = moment_sd * (math.sqrt(dim) + tail)
-    low = ridge + shift * gram_noise
-    shifted, factor = gram.copy(), np.empty((dim, dim))
+    gram_noise = sums.gram_sd * (math.sqrt(2.0 * dim) + tail)
+    moment_noise = sums.moment_sd * (math.sqrt(dim) + tail)
+    low = constants.ridge + constants.shift * gram_noise
+    shifted, factor = sums.gram.copy(), np.empty((dim, dim))
     step = low
     for i in range(dim):
         shifted[i, i] += step
@@ -55,10 +92,11 @@ def solve_noisy(
         low += step
         for i in range(dim):
             shifted[i, i] += step
-    copy_into(moment, theta)
+    copy_into(sums.moment, theta)
     solve_cholesky(factor, theta, theta)
-    project_ball(theta, ball)
+    project_ball(theta, constants.ball)
     invert_cholesky(factor, inverse)
     spread = dim * math.log(1.0 + rounds / (dim * low)) + 2.0 * math.log(2.0 / failure)
-    bias = theta_bound * math.sqrt(low + gram_noise)
-    return float(scale * (deviation * math.sqrt(spread) + bias + moment_noise / math.sqrt(low)))
+    bias = constants.theta_bound * math.sqrt(low + gram_noise)
+    radius = constants.deviation * math.sqrt(spread) + bias + moment_noise / math.sqrt(low)
+    return float(constants.scale * radius)

@@ -18,217 +18,170 @@ distribution of the three roles: whoever runs this process sees the rows.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
+from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from tacit._compile import kernel
-from tacit._validate import integer_at_least, nonnegative, positive, probability
 from tacit.errors import InvalidInput
 from tacit.policies.arms import remember_arm
 from tacit.policies.baselines._kernels import optimistic_arm
-from tacit.policies.baselines._private_linear import linear_constants, solve_noisy
-from tacit.policies.rows import RowBuffer, RowPolicy, append_row, grow_flag, make_rows
-from tacit.policies.shuffled import check_source, device_generator, shuffle_warnings
+from tacit.policies.baselines._private_linear import (
+    LinearConfig,
+    NoisySums,
+    linear_constants,
+    solve_noisy,
+)
+from tacit.policies.batch_policy import BatchPolicy, Sums
+from tacit.policies.batches import (
+    BatchClock,
+    BatchRows,
+    keep_row,
+    make_batch_rows,
+    make_clock,
+    remember_batch,
+    tick_batch,
+)
+from tacit.policies.config import at_least, configuration, option
 from tacit.policies.steps import register_steps
-from tacit.privacy.report import Model
+from tacit.privacy.noise import NoiseSource
 from tacit.shuffle.domains import Ball, OuterProducts
 from tacit.shuffle.planning import BatchPlan, Request, plan_batch
-from tacit.shuffle.sums import sample_sum
-from tacit.typing import FloatArray, IntArray, Secret
+from tacit.typing import Count, FloatArray, Number, Secret, count, number
 
-RELEASE = 1
-"""Event of a batch's end."""
 _BATCH_WITHOUT_HORIZON = 512
 
 
-class ShuffleLinState(NamedTuple):
-    """The open batch's rows, and the sums that were released."""
+@configuration
+class ShuffleLinConfig(LinearConfig):
+    """Configuration of `shuffle-linucb`; defaults of scale and shift are those calibrated for `joint-linucb`."""
 
-    rows: Secret[RowBuffer]
+    batch_size: int | None = option(
+        "Users of a batch; T^(3/5) by default, the paper's order, and 512 without a horizon.",
+        default=None,
+        check=at_least(1),
+    )
+    max_bits: int = option("Most bits of a message for each coordinate of a sum.", default=1024, check=at_least(2))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rounds_per_user != 1:
+            raise InvalidInput("shuffle-linucb is calibrated for one round per user: rounds_per_user must be 1")
+
+
+class ShuffleLinState(NamedTuple):
+    """The batches' clock and rows, the sums that were released, and what is computed from them."""
+
+    batch: BatchClock
+    rows: Secret[BatchRows]
+    """Of the open batch."""
     gram: FloatArray
+    """Noisy sum of x x' over all batches."""
     moment: FloatArray
+    """Noisy sum of r x."""
+    gram_variance: Number
+    """Variance of the noise in ``gram``."""
+    moment_variance: Number
+    """Variance of the noise in ``moment``."""
+    users: Count
+    """Users of the batches that the sums hold."""
     theta: FloatArray
     inverse: FloatArray
-    radius: FloatArray
-    released: FloatArray
-    """Variances of the noise in ``gram`` and ``moment``, users whose rows they hold, batches."""
-    counts: IntArray
-    """Decisions so far, users of a batch."""
-    constants: FloatArray
-    """See `linear_constants`."""
+    """Of the shifted Gram matrix."""
+    radius: Number
+    """Of the confidence set around ``theta``, in the metric of ``inverse``."""
 
 
 @kernel
 def _advance(state: ShuffleLinState, fresh: bool) -> int:
-    decisions, size = state.counts
-    state.counts[0] = decisions + 1
-    flag = grow_flag(state.rows)
-    if decisions > 0 and decisions % size == 0:
-        flag |= RELEASE
-    return flag
-
-
-@kernel
-def _batch(state: ShuffleLinState) -> int:
-    """The batch of the newest decision: a function of the clock."""
-    return int((state.counts[0] - 1) // state.counts[1])
-
-
-@kernel
-def batch_mark(batch: int) -> int:
-    """Tells rows of neighbouring batches apart, in the byte that a row has for it."""
-    return batch % 251
+    return tick_batch(state.batch)
 
 
 @kernel
 def _choose(state: ShuffleLinState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
-    arm = optimistic_arm(contexts, state.theta, state.inverse, state.radius[0])
+    arm = optimistic_arm(contexts, state.theta, state.inverse, state.radius[()])
     remember_arm(contexts, arm, memo)
-    memo[contexts.shape[1]] = _batch(state)
+    remember_batch(state.batch, memo)
     return arm
 
 
 @kernel
 def _learn(state: ShuffleLinState, memo: FloatArray, reward: float) -> None:
-    # A reward that comes after its batch closed is dropped: its user has sent a contribution of 0.
-    if memo[state.theta.shape[0]] == _batch(state):
-        append_row(state.rows, memo, reward, batch_mark(_batch(state)))
+    keep_row(state.batch, state.rows, memo, reward)
 
 
 register_steps(ShuffleLinState, _advance, _choose, _learn)
 
 
-@dataclass(frozen=True)
-class ShuffleLinOptions:
-    """``scale`` multiplies the radius, ``shift`` the bound on the noise that is added to the Gram matrix.
-
-    The defaults are those of `joint-linucb`, calibrated there. ``batch_size`` of None is T^(3/5), the paper's order.
-    """
-
-    scale: float = 0.3
-    shift: float = 0.3
-    ridge: float = 1.0
-    batch_size: int | None = None
-    failure_probability: float = 0.02
-    max_bits: int = 1024
-
-    def __post_init__(self) -> None:
-        nonnegative("scale", self.scale)
-        nonnegative("shift", self.shift)
-        positive("ridge", self.ridge)
-        probability("failure_probability", self.failure_probability)
-        integer_at_least("max_bits", self.max_bits, 2)
-        if self.batch_size is not None:
-            integer_at_least("batch_size", self.batch_size, 1)
-
-
-class ShuffleLinUcb(RowPolicy):
+class ShuffleLinUcb(BatchPolicy):
     """Batched LinUCB with shuffled sums."""
 
     name: ClassVar[str] = "shuffle-linucb"
-    guarantee: ClassVar[Model] = "shuffle"
-    options_type = ShuffleLinOptions
-    shares_ticks = False  # batches count users
+    config_type = ShuffleLinConfig
+    config: ShuffleLinConfig
+    state: ShuffleLinState
+    charged_when_opened = False  # all batches have one plan: what is given up before it is full need not be paid for
 
-    @property
-    def memo_size(self) -> int:
-        return self.setting.dim + 1
-
-    def plan(self) -> BatchPlan:
-        """The two sums of a batch, calibrated to the whole budget at the batch's size."""
-        budget, setting = self.setting.budget, self.setting
-        assert budget is not None
-        requests = (
-            Request("gram", OuterProducts(setting.dim)),
-            Request("moment", Ball(setting.dim, setting.reward_bound)),
-        )
-        return plan_batch(
-            int(self.state.counts[1]), budget.epsilon, budget.delta, requests, accounting="renyi",
-            max_bits=self.options.max_bits,
-        )  # fmt: skip
-
-    def _warnings(self) -> tuple[str, ...]:
-        return shuffle_warnings(self.noise)
-
-    def _on_event(self, flag: int) -> None:
-        if flag & RELEASE:
-            self._release()
-        if flag & ~RELEASE:
-            super()._on_event(flag & ~RELEASE)
-
-    def _release(self) -> None:
-        """Take the batch's rows out, charge it, release its sums.
-
-        In this order: whatever interrupts it, a batch is released at most once, and its rows are in no other.
-        """
-        state: ShuffleLinState = self.state
-        features, vectors = self._taken_rows()
-        users = features.shape[0]
-        state.released[3] += 1
-        if self._batch_plan is None:
-            state.gram[:] += features.T @ features
-            state.moment[:] += np.sum(vectors, axis=0)
-        else:
-            assert self.ledger is not None
-            cohort = self._cohort(f"batch {int(state.released[3])}")
-            for event in self._batch_plan.events():
-                self.ledger.charge(event, cohort)
-            rng = device_generator(self.noise)
-            for position, (name, rows, total) in enumerate(
-                (("gram", features, state.gram), ("moment", vectors, state.moment))
-            ):
-                protocol = self._batch_plan[name].protocol
-                aggregate = self.publisher.shuffled(protocol, rows, partial(sample_sum, protocol, rows, rng))
-                total[:] += aggregate.decoded()
-                state.released[position] += aggregate.noise_sd**2
-        state.released[2] += users
-        state.radius[0] = solve_noisy(
-            state.gram, state.moment, math.sqrt(state.released[0]), math.sqrt(state.released[1]), state.released[2],
-            state.constants, state.theta, state.inverse,
-        )  # fmt: skip
-
-    def _taken_rows(self) -> tuple[FloatArray, FloatArray]:
-        """x and r x of the batch that is full, a line of zeros for each user without a reward; none of them are kept.
-
-        Rows of an earlier batch, whose release was interrupted before it began, are dropped.
-        """
-        rows, size = self.state.rows, int(self.state.counts[1])
-        batch = (int(self.state.counts[0]) - 1) // size - 1
-        chosen = np.flatnonzero(rows.mask[: int(rows.count[0])] == batch_mark(batch))
-        features, vectors = np.zeros((size, self.setting.dim)), np.zeros((size, self.setting.dim))
-        features[: chosen.size] = rows.features[chosen]
-        vectors[: chosen.size] = rows.rewards[chosen, None] * rows.features[chosen]
-        rows.count[0] = 0
-        return features, vectors
-
-    def _build(self) -> None:
-        setting, options, dim = self.setting, self.options, self.setting.dim
-        budget = setting.budget
-        assert budget is not None
-        assert self.ledger is not None
-        if budget.rounds_per_user != 1:
-            raise InvalidInput("shuffle-linucb is calibrated for one round per user: rounds_per_user must be 1")
-        if not budget.unlimited:
-            check_source(self.noise)
-        size = options.batch_size
-        if size is None:
-            size = _BATCH_WITHOUT_HORIZON if setting.horizon is None else math.ceil(setting.horizon**0.6)
-        self.state = ShuffleLinState(
-            rows=make_rows(dim),
+    def _make_state(self) -> ShuffleLinState:
+        setting, config, dim = self.setting, self.config, self.setting.dim
+        return ShuffleLinState(
+            batch=make_clock(),
+            rows=make_batch_rows(dim, 0),
             gram=np.zeros((dim, dim)),
             moment=np.zeros(dim),
+            gram_variance=number(),
+            moment_variance=number(),
+            users=count(),
             theta=np.zeros(dim),
-            inverse=np.eye(dim) / options.ridge,
-            radius=np.full(1, options.scale * setting.theta_bound * math.sqrt(options.ridge)),
-            released=np.zeros(4),
-            counts=np.array([0, size], dtype=np.int64),
-            constants=linear_constants(
-                setting, options.scale, options.shift, options.ridge, options.failure_probability
-            ),
+            inverse=np.eye(dim) / config.ridge,
+            radius=number(config.scale * setting.theta_bound * math.sqrt(config.ridge)),
         )
-        self._batch_plan = None if budget.unlimited else self.plan()
-        if self._batch_plan is None:
-            self.ledger.charge(self.noise.event("sums", math.sqrt(2.0), 0.0, size=0))
+
+    @property
+    def _bit_source(self) -> NoiseSource:
+        return self.randomness.ticks
+
+    def _next_size(self) -> int:
+        """The same for all batches."""
+        if self.config.batch_size is not None:
+            return self.config.batch_size
+        horizon = self.setting.horizon
+        return _BATCH_WITHOUT_HORIZON if horizon is None else math.ceil(horizon**0.6)
+
+    def _requests(self, users: int) -> Sequence[Request]:
+        dim = self.setting.dim
+        return Request("gram", OuterProducts(dim)), Request("moment", Ball(dim, self.setting.reward_bound))
+
+    def _calibrated(self, users: int) -> BatchPlan:
+        return self._every_plan
+
+    @cached_property
+    def _every_plan(self) -> BatchPlan:
+        """The two sums of any batch, calibrated to the whole budget."""
+        users, budget = self._next_size(), self.setting.budget
+        return plan_batch(
+            users, budget.epsilon, budget.delta, self._requests(users), accounting="renyi",
+            max_bits=self.config.max_bits,
+        )  # fmt: skip
+
+    def _learn_from(self, rows: BatchRows, sums: Sums) -> None:
+        state = self.state
+        features = rows.features
+        gram = sums("gram", 0, rows.padded(features))
+        moment = sums("moment", 0, rows.padded(rows.rewards[:, None] * features))
+        state.gram[:] += gram.values
+        state.moment[:] += moment.values
+        state.gram_variance[()] += gram.noise_sd**2
+        state.moment_variance[()] += moment.noise_sd**2
+        state.users[()] += rows.users
+        released = NoisySums(
+            state.gram,
+            state.moment,
+            math.sqrt(state.gram_variance[()]),
+            math.sqrt(state.moment_variance[()]),
+            float(state.users[()]),
+        )
+        constants = linear_constants(self.setting, self.config)
+        state.radius[()] = solve_noisy(released, constants, state.theta, state.inverse)

@@ -1,5 +1,5 @@
 """Algorithm 1: `shuffle-glm`."""
 
-from tacit.policies.shuffle.policy import ShuffleGLM, ShuffleOptions
+from tacit.policies.shuffle.policy import ShuffleConfig, ShuffleGLM
 
-__all__ = ["ShuffleGLM", "ShuffleOptions"]
+__all__ = ["ShuffleConfig", "ShuffleGLM"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -57,22 +57,29 @@ def score_ball(link: Link, theta_norm: float, reward_bound: float) -> ScoreBall:
     return ScoreBall(float(centers[best]), unit * math.ceil(float(radii[best]) / unit + 1e-3))
 
 
+class Belief(NamedTuple):
+    """An estimate and its covariance."""
+
+    theta: FloatArray
+    spread: FloatArray
+
+
 @kernel
 def fill_contributions(
     link: int,
     features: FloatArray,
     rewards: FloatArray,
-    theta: FloatArray,
-    spread: FloatArray,
+    belief: Belief,
     weight_max: float,
     curvature_rows: FloatArray,
     scores: FloatArray,
 ) -> None:
-    """Per user sqrt(w) x and (r - m) x, with w = E mu'(<x, Theta>) and m = E mu(<x, Theta>), Theta ~ N(theta, spread).
+    """Per user sqrt(w) x and (r - m) x, with w = E mu'(<x, Theta>) and m = E mu(<x, Theta>), Theta ~ the belief.
 
     Statistical linearisation: by Stein's lemma the best linear predictor of the reward over Theta is
     m + w <x, Theta - theta>, which stays right on average where the spread is wide and mu bends.
     """
+    theta, spread = belief
     for i in range(rewards.shape[0]):
         x = features[i]
         z, sd = dot(x, theta), math.sqrt(max(0.0, quadratic_form(spread, x)))
@@ -81,14 +88,6 @@ def fill_contributions(
         for j in range(x.shape[0]):
             curvature_rows[i, j] = scale * x[j]
             scores[i, j] = residual * x[j]
-
-
-@dataclass(frozen=True)
-class Belief:
-    """An estimate and its covariance."""
-
-    theta: FloatArray
-    spread: FloatArray
 
 
 def prior(dim: int, theta_bound: float) -> Belief:

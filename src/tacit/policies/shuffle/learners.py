@@ -6,7 +6,7 @@ tell.  All else that it uses is public: earlier estimates and constants.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,41 +15,17 @@ import numpy as np
 from tacit._compile import kernel
 from tacit.glm.links import mean
 from tacit.linalg.solve import dot
-from tacit.policies.setting import Setting
-from tacit.policies.shuffle.constants import ShuffleConstants
+from tacit.policies.batch_policy import Sums
+from tacit.policies.batches import BatchRows
+from tacit.policies.setting import PrivateSetting, Setting
 from tacit.policies.shuffle.estimate import Belief, ScoreBall, fill_contributions, score_ball, updated
-from tacit.policies.shuffle.steps import ESTIMATES, ShuffleState, arm_weight
+from tacit.policies.shuffle.profiles import ShuffleProfile
+from tacit.policies.shuffle.steps import ShuffleState, arm_weight, estimate_count
 from tacit.shuffle.domains import Ball, OuterProducts
-from tacit.shuffle.optimizer import gradient_descent, preconditioner
+from tacit.shuffle.optimizer import definite_metric, gradient_descent
 from tacit.shuffle.paper import paper_rounds
 from tacit.shuffle.planning import Request
 from tacit.typing import FloatArray
-
-
-@dataclass(frozen=True)
-class BatchRows:
-    """Rows whose rewards came, and the number of users: all of them report, the others a contribution of 0."""
-
-    features: FloatArray
-    rewards: FloatArray
-    users: int
-
-    def padded(self, contributions: FloatArray) -> FloatArray:
-        """One line per user."""
-        missing = self.users - contributions.shape[0]
-        return np.concatenate([contributions, np.zeros((missing, contributions.shape[1]))])
-
-
-@dataclass(frozen=True)
-class Released:
-    """A sum in its natural shape, and the standard deviation of its entries."""
-
-    values: FloatArray
-    noise_sd: float
-
-
-Sums = Callable[[str, int, FloatArray], Released]
-"""Releases the sum of users' rows under the request of that name, in that round."""
 
 
 class Learner(Protocol):
@@ -58,13 +34,13 @@ class Learner(Protocol):
     def requests(self, state: ShuffleState, users: int) -> Sequence[Request]:
         """The sums to plan for, from public quantities."""
 
-    def estimate(self, state: ShuffleState, batch: BatchRows, sums: Sums) -> Belief:
+    def estimate(self, state: ShuffleState, rows: BatchRows, sums: Sums) -> Belief:
         """The estimate after the batch."""
 
 
 def newest(state: ShuffleState) -> Belief:
     """The last estimate, or what is believed before the first."""
-    position = int(state.counts[ESTIMATES])
+    position = estimate_count(state)
     return Belief(state.theta[position], state.spread[position])
 
 
@@ -73,27 +49,27 @@ class OneNewtonStep:
     """`tuned`: curvature and score at the last estimate, which is public before the batch: users send once."""
 
     setting: Setting
-    constants: ShuffleConstants
+    profile: ShuffleProfile
 
     def requests(self, state: ShuffleState, users: int) -> Sequence[Request]:
-        share, dim = self.constants.matrix_share, self.setting.dim
+        share, dim = self.profile.matrix_share, self.setting.dim
         return (
             Request("curvature", OuterProducts(dim, self.setting.max_derivative), share=share),
             Request("score", Ball(dim, self._ball(newest(state)).radius), share=1.0 - share),
         )
 
-    def estimate(self, state: ShuffleState, batch: BatchRows, sums: Sums) -> Belief:
+    def estimate(self, state: ShuffleState, rows: BatchRows, sums: Sums) -> Belief:
         belief = newest(state)
-        roots, scores = np.empty_like(batch.features), np.empty_like(batch.features)
+        features, rewards = rows.features, rows.rewards
+        roots, scores = np.empty_like(features), np.empty_like(features)
         fill_contributions(
-            self.setting.link.code, batch.features, batch.rewards, belief.theta, belief.spread,
-            self.setting.max_derivative, roots, scores,
-        )  # fmt: skip
+            self.setting.link.code, features, rewards, belief, self.setting.max_derivative, roots, scores
+        )
         center = self._ball(belief).point(belief.theta)
-        curvature = sums("curvature", 0, batch.padded(roots))
+        curvature = sums("curvature", 0, rows.padded(roots))
         # Relative to the ball's center: whoever has no reward sends -center, which is a score of 0.
-        score = sums("score", 0, batch.padded(scores) - center)
-        total = score.values + batch.users * center
+        score = sums("score", 0, rows.padded(scores) - center)
+        total = score.values + rows.users * center
         return updated(belief, curvature.values, total, curvature.noise_sd, score.noise_sd, self.setting.theta_bound)
 
     def _ball(self, belief: Belief) -> ScoreBall:
@@ -105,35 +81,36 @@ class OneNewtonStep:
 class PaperDescent:
     """`theory`: V or H_k, then the paper's P_GD, whose rounds are cut at ``max_rounds``."""
 
-    setting: Setting
-    constants: ShuffleConstants
+    setting: PrivateSetting
+    profile: ShuffleProfile
     max_rounds: int
 
     def requests(self, state: ShuffleState, users: int) -> Sequence[Request]:
-        bound = 1.0 if state.counts[ESTIMATES] == 0 else self.setting.max_derivative
+        bound = 1.0 if estimate_count(state) == 0 else self.setting.max_derivative
         return (
             Request("matrix", OuterProducts(self.setting.dim, bound)),
             Request("gradient", Ball(self.setting.dim, self._lipschitz), rounds=self._rounds(users)),
         )
 
-    def estimate(self, state: ShuffleState, batch: BatchRows, sums: Sums) -> Belief:
-        setting, constants = self.setting, self.constants
-        scales = np.array([np.sqrt(arm_weight(state, x)) for x in batch.features])
-        matrix = sums("matrix", 0, batch.padded(scales[:, None] * batch.features)).values
-        metric = preconditioner(matrix, constants.ridge)
-        step = iter(range(self._rounds(batch.users)))
+    def estimate(self, state: ShuffleState, rows: BatchRows, sums: Sums) -> Belief:
+        setting, profile = self.setting, self.profile
+        features, rewards = rows.features, rows.rewards
+        scales = np.array([np.sqrt(arm_weight(state, x)) for x in features])
+        matrix = sums("matrix", 0, rows.padded(scales[:, None] * features)).values
+        metric = definite_metric(matrix, profile.ridge)
+        step = iter(range(self._rounds(rows.users)))
 
         def gradient(theta: FloatArray) -> FloatArray:
-            rows = np.empty_like(batch.features)
-            _fill_gradients(setting.link.code, batch.features, batch.rewards, theta, rows)
-            return sums("gradient", next(step), batch.padded(rows)).values
+            gradients = np.empty_like(features)
+            _fill_gradients(setting.link.code, features, rewards, theta, gradients)
+            return sums("gradient", next(step), rows.padded(gradients)).values
 
         found = gradient_descent(
-            gradient, np.zeros(setting.dim), users=batch.users, radius=setting.theta_bound,
-            lipschitz=self._lipschitz, rounds=self._rounds(batch.users), ridge=constants.descent_ridge,
+            gradient, np.zeros(setting.dim), users=rows.users, radius=setting.theta_bound,
+            lipschitz=self._lipschitz, rounds=self._rounds(rows.users), ridge=profile.descent_ridge,
         )  # fmt: skip
         # Correction 7: sqrt(kappa) belongs to V alone.
-        factor = setting.kappa if state.counts[ESTIMATES] == 0 else 1.0
+        factor = setting.kappa if estimate_count(state) == 0 else 1.0
         return Belief(found.theta, np.asarray(factor * np.linalg.inv(metric), dtype=np.float64))
 
     @property
@@ -142,7 +119,6 @@ class PaperDescent:
 
     def _rounds(self, users: int) -> int:
         budget = self.setting.budget
-        assert budget is not None
         if budget.unlimited:
             return self.max_rounds
         return min(self.max_rounds, paper_rounds(users, self.setting.dim, budget.epsilon, budget.delta))

@@ -8,71 +8,57 @@ that go on from those of earlier batches.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from tacit._validate import integer_at_least, positive
+from tacit._validate import positive
 from tacit.errors import CalibrationError
-from tacit.policies.base import Policy
-from tacit.policies.rows import make_rows
-from tacit.policies.shuffle.constants import constants_for
+from tacit.policies.batch_policy import BatchPolicy, Sums
+from tacit.policies.batches import BatchRows, make_batch_rows, make_clock
+from tacit.policies.config import PrivateConfig, at_least, choice, configuration, option
 from tacit.policies.shuffle.estimate import Belief, prior
-from tacit.policies.shuffle.learners import BatchRows, Learner, OneNewtonStep, PaperDescent, Released, newest
-from tacit.policies.shuffle.releases import (
-    RowBudget,
-    batch_plan,
-    charged_events,
-    checked_path,
-    release_sum,
-    row_budget,
-)
-from tacit.policies.shuffle.steps import (
-    ASSIGNED,
-    AVERAGED,
-    BATCH,
-    BETA_CAP,
-    BETA_RATE,
-    BETWEEN,
-    BYTES,
-    CLOSE,
-    ESTIMATES,
-    GAMMA,
-    GAMMA_NEWEST,
-    OPEN,
-    POSITION,
-    REPORTS,
-    RIDGE,
-    SIZE,
-    WEIGHT_MAX,
-    ShuffleState,
-)
-from tacit.policies.shuffled import check_source, device_generator, shuffle_warnings
+from tacit.policies.shuffle.learners import Learner, OneNewtonStep, PaperDescent, newest
+from tacit.policies.shuffle.profiles import PROFILES, ShuffleProfile, shuffle_profile
+from tacit.policies.shuffle.releases import PATHS, RowBudget, batch_plan, charged_events, release_sum, row_budget
+from tacit.policies.shuffle.steps import ShuffleConstants, ShuffleState
 from tacit.privacy.budget import Budget
+from tacit.privacy.events import PrivacyEvent
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.report import Model, PrivacyReport, guarantee_text
-from tacit.shuffle.planning import BatchPlan
-from tacit.typing import FloatArray
+from tacit.privacy.report import PrivacyReport, guarantee_text
+from tacit.shuffle.messages import Aggregate
+from tacit.shuffle.parameters import SumProtocol
+from tacit.shuffle.planning import BatchPlan, Request
+from tacit.typing import FloatArray, number
 
 
-@dataclass(frozen=True)
-class ShuffleOptions:
-    """Options of `shuffle-glm`."""
+@configuration
+class ShuffleConfig(PrivateConfig):
+    """Configuration of `shuffle-glm`."""
 
-    profile: str = "tuned"
-    """``tuned``: our constants; ``theory``: the paper's, for horizons that most people do not have."""
-    path: str = "sums"
-    """``sums``: draw the released sums directly; ``bits``: real reports through randomizer, shuffler and analyzer."""
-    constant: float = 1.0
-    """The paper's universal constant C in gamma, sigma and nu; only in `theory`."""
-    batches: int | None = None
-    """M of `theory`; log log T by default."""
-    max_rounds: int = 64
-    """Most gradient rounds of `theory`'s optimizer: the paper's number would ask users for millions of reports."""
+    profile: str = choice(
+        "`tuned`: our constants; `theory`: the paper's, for horizons that most people do not have.", PROFILES, "tuned"
+    )
+    path: str = choice(
+        "`sums`: draw the released sums directly; `bits`: real reports through randomizer, shuffler and analyzer.",
+        PATHS,
+        default="sums",
+    )
+    constant: float = option(
+        "The paper's universal constant C in gamma, sigma and nu; only in `theory`.", default=1.0, check=positive
+    )
+    batches: int | None = option("M of `theory`; log log T by default.", default=None, check=at_least(2))
+    max_rounds: int = option(
+        "Most gradient rounds of `theory`'s optimizer: the paper's number would ask users for millions of reports.",
+        default=64,
+        check=at_least(1),
+    )
 
 
-class ShuffleGLM(Policy):
+class ShuffleGLM(BatchPolicy):
     """Algorithm 1: generalized linear bandits with drawn contexts under shuffle differential privacy.
 
     Formal guarantee
@@ -89,142 +75,79 @@ class ShuffleGLM(Policy):
     """
 
     name: ClassVar[str] = "shuffle-glm"
-    guarantee: ClassVar[Model] = "shuffle"
-    options_type = ShuffleOptions
-    options: ShuffleOptions
+    config_type = ShuffleConfig
+    config: ShuffleConfig
+    state: ShuffleState
     coin_count = 1
-    shares_ticks = False  # batches count users
 
-    def _build(self) -> None:
-        setting, options = self.setting, self.options
-        positive("constant", options.constant)
-        integer_at_least("max_rounds", options.max_rounds, 1)
-        if options.batches is not None:
-            integer_at_least("batches", options.batches, 2)
-        self._path = checked_path(options.path)
-        self._target = self._open_ledger()
-        mu = math.inf if self._target is None else self._target.mu
-        self._constants = constants_for(options.profile, setting, mu, options.constant, options.batches)
-        self._learner: Learner = (
-            OneNewtonStep(setting, self._constants)
-            if self._constants.averaged
-            else PaperDescent(setting, self._constants, options.max_rounds)
-        )
+    def _open_ledger(self) -> None:
+        """A ledger for what the tails leave of delta."""
+        super()._open_ledger()
+        budget = self.setting.budget
+        if not budget.unlimited:
+            delta = budget.delta - self._row_budget.reserve
+            self.ledger = Ledger(Budget(budget.epsilon, delta, budget.rounds_per_user))
+
+    def _make_state(self) -> ShuffleState:
+        setting, profile = self.setting, self._profile
         start = prior(setting.dim, setting.theta_bound)
-        self.state = ShuffleState(
-            rows=make_rows(setting.dim, 1),
+        return ShuffleState(
+            batch=make_clock(),
+            rows=make_batch_rows(setting.dim, 0),
             theta=start.theta[None],
             spread=start.spread[None],
             root=np.eye(setting.dim),
-            counts=np.zeros(7, dtype=np.int64),
-            link=np.array([setting.link.code], dtype=np.int64),
-            constants=self._kernel_constants(),
+            design_ridge=number(),
+            constants=ShuffleConstants(
+                link=setting.link.code,
+                gamma=profile.gamma,
+                gamma_newest=profile.gamma_newest,
+                weight_max=setting.max_derivative,
+                averaged=profile.averaged,
+                beta_rate=setting.reward_bound,
+                beta_cap=2.0 * setting.theta_bound,
+            ),
         )
-        self._open_batch()
 
-    def _open_ledger(self) -> RowBudget | None:
-        """A ledger for what the tails leave of delta; None without a limit."""
-        budget = self.setting.budget
-        assert budget is not None
-        assert self.ledger is not None
-        if budget.unlimited:
-            self.ledger.charge(self.noise.event("sums of every batch", math.sqrt(2.0), 0.0, size=0))
-            return None
-        check_source(self.noise)
-        target = row_budget(budget)
-        self.ledger = Ledger(Budget(budget.epsilon, budget.delta - target.reserve, budget.rounds_per_user))
-        return target
+    @cached_property
+    def _row_budget(self) -> RowBudget:
+        """What a batch may spend on one row; only where the budget has a limit."""
+        return row_budget(self.setting.budget)
 
-    def _kernel_constants(self) -> FloatArray:
-        setting, chosen = self.setting, self._constants
-        constants = np.zeros(7)
-        constants[[GAMMA, GAMMA_NEWEST, WEIGHT_MAX]] = chosen.gamma, chosen.gamma_newest, setting.max_derivative
-        constants[[AVERAGED, BETA_RATE, BETA_CAP]] = chosen.averaged, setting.reward_bound, 2.0 * setting.theta_bound
-        return constants
+    @cached_property
+    def _profile(self) -> ShuffleProfile:
+        mu = math.inf if self.setting.budget.unlimited else self._row_budget.mu
+        return shuffle_profile(self.config.profile, self.setting, mu, self.config.constant, self.config.batches)
+
+    @cached_property
+    def _learner(self) -> Learner:
+        if self._profile.averaged:
+            return OneNewtonStep(self.setting, self._profile)
+        return PaperDescent(self.setting, self._profile, self.config.max_rounds)
 
     @property
-    def memo_size(self) -> int:
-        return self.setting.dim + 1
-
-    def _drop_raw(self) -> None:
-        """Give up the open batch: its users are lost, and the next one begins."""
-        counts = self.state.counts
-        if counts[SIZE] > 0:
-            counts[ASSIGNED] -= counts[SIZE] - counts[POSITION]
-        self._open_batch()
+    def estimate(self) -> FloatArray:
+        return newest(self.state).theta
 
     @property
     def privacy(self) -> PrivacyReport:
         """Target, spent and remaining budget; what was spent is stated at delta less what the tails may take."""
-        report, budget = super().privacy, self.setting.budget
-        assert budget is not None
-        return replace(report, delta=budget.delta, guarantee=guarantee_text(budget, self.guarantee))
+        budget = self.setting.budget
+        return replace(super().privacy, delta=budget.delta, guarantee=guarantee_text(budget, self.guarantee))
 
-    def _warnings(self) -> tuple[str, ...]:
-        return shuffle_warnings(self.event_noise)
-
-    @property
-    def plan(self) -> BatchPlan | None:
-        """The releases of the open batch; None when none is open or noise is off."""
-        users = int(self.state.counts[SIZE])
-        return None if users <= 0 else self._plan(users)
-
-    @property
-    def bytes_per_user(self) -> int:
-        """Most bytes that one user was asked for so far, in the whole run."""
-        assert self.setting.budget is not None
-        return int(self.state.counts[BYTES]) * self.setting.budget.rounds_per_user
-
-    @property
-    def reports_per_user(self) -> int:
-        """Most reports that one user was asked for so far, in the whole run."""
-        assert self.setting.budget is not None
-        return int(self.state.counts[REPORTS]) * self.setting.budget.rounds_per_user
-
-    def _plan(self, users: int) -> BatchPlan | None:
-        """Calibrated for exactly the users of the batch: every one of them reports, with a reward or without."""
-        if self._target is None:
-            return None
-        requests = self._learner.requests(self.state, users)
-        return batch_plan(self._target, users, requests, f"batch {int(self.state.counts[BATCH])}")
-
-    def _on_event(self, flag: int) -> None:
-        if flag not in (CLOSE, OPEN):
-            super()._on_event(flag)
-        if flag == CLOSE:
-            self._close_batch()
-        self._open_batch()
-        if self.state.counts[SIZE] > 0:
-            self.state.counts[POSITION] = 1  # the decision that found the last batch full is the first of this one
-
-    def _open_batch(self) -> None:
-        """Fix the policy of the next batch and charge its releases, or open none when too few users are left."""
-        counts, ledger = self.state.counts, self.ledger
-        counts[SIZE] = BETWEEN
-        counts[BATCH] += 1
-        users, plan = self._next_plan()
-        self.state = self.state._replace(rows=make_rows(self.setting.dim, max(1, users)))
-        if users > 0 and self._constants.averaged:
-            # Arms in units of the last estimate's spread, which counts as one user of the design in `users`.
-            self.state.root[:] = np.linalg.cholesky(newest(self.state).spread).T
-            self.state.constants[RIDGE] = 1.0 / users
-        if plan is not None and ledger is not None:
-            for event in charged_events(plan):
-                ledger.charge(event, f"batch {int(counts[BATCH])}")
-            counts[REPORTS] = max(counts[REPORTS], plan.rounds)
-            counts[BYTES] = max(counts[BYTES], plan.bytes_per_user)
-        counts[ASSIGNED] += users
-        counts[POSITION] = 0
-        counts[SIZE] = users  # last: a batch serves nobody before all of it is charged
+    def _next_size(self) -> int:
+        """As scheduled; none when fewer users are left than the first batch had."""
+        schedule, horizon, batch = self._profile.schedule, self.setting.horizon, self.state.batch
+        earlier, used = int(batch.number[()]) - 1, int(batch.served[()])
+        users = schedule.size(earlier, used, horizon)
+        smallest = min(schedule.sizes[0], horizon or math.inf)
+        return 0 if users < smallest and earlier > 0 else users
 
     def _next_plan(self) -> tuple[int, BatchPlan | None]:
-        """Users and plan of the next batch: at least as many as a message of bounded size needs to hide them."""
-        schedule, horizon = self._constants.schedule, self.setting.horizon
-        batch, used = int(self.state.counts[BATCH]) - 1, int(self.state.counts[ASSIGNED])
-        left = math.inf if horizon is None else horizon - used
-        users = schedule.size(batch, used, horizon)
-        if users < min(schedule.sizes[0], horizon or math.inf) and batch > 0:
-            return 0, None
+        """As many users as scheduled, or as a message of bounded size needs to hide them."""
+        horizon = self.setting.horizon
+        left = math.inf if horizon is None else horizon - int(self.state.batch.served[()])
+        users = self._next_size()
         while 0 < users <= left:
             try:
                 return users, self._plan(users)
@@ -232,31 +155,30 @@ class ShuffleGLM(Policy):
                 users *= 2
         return 0, None
 
-    def _close_batch(self) -> None:
-        """Forget the batch's rows, release its sums, add its estimate.
+    def _requests(self, users: int) -> Sequence[Request]:
+        return self._learner.requests(self.state, users)
 
-        In this order: whatever interrupts it, a batch is released at most once.
-        """
-        state = self.state
-        arrived, users = int(state.rows.count[0]), int(state.counts[SIZE])
-        batch = BatchRows(state.rows.features[:arrived], state.rows.rewards[:arrived], users)
-        plan, rng = self._plan(users), device_generator(self.event_noise)
-        state.counts[SIZE] = BETWEEN
-        self.state = state._replace(rows=make_rows(self.setting.dim, 1))
+    def _calibrated(self, users: int) -> BatchPlan:
+        label = f"batch {int(self.state.batch.number[()])}"
+        return batch_plan(self._row_budget, users, self._requests(users), label)
 
-        def sums(name: str, index: int, rows: FloatArray) -> Released:
-            if plan is None:
-                domain = {request.name: request.domain for request in self._learner.requests(state, users)}[name]
-                return Released(domain.decode(np.sum(domain.embed(rows), axis=0)), 0.0)
-            protocol = plan[name].round(index)
-            total = self.publisher.shuffled(protocol, rows, lambda: release_sum(protocol, rows, rng, self._path))
-            return Released(total.decoded(), total.noise_sd)
+    def _charged_events(self, plan: BatchPlan) -> Sequence[PrivacyEvent]:
+        return charged_events(plan)
 
-        self._append(self._learner.estimate(state, batch, sums))
+    def _fix_choices(self, users: int) -> None:
+        if self._profile.averaged:
+            # Arms in units of the last estimate's spread, which counts as one user of the design in `users`.
+            self.state.root[:] = np.linalg.cholesky(newest(self.state).spread).T
+            self.state.design_ridge[()] = 1.0 / users
+
+    def _draw_sum(self, protocol: SumProtocol, rows: FloatArray, rng: np.random.Generator) -> Aggregate:
+        return release_sum(protocol, rows, rng, self.config.path)
+
+    def _learn_from(self, rows: BatchRows, sums: Sums) -> None:
+        self._append(self._learner.estimate(self.state, rows, sums))
 
     def _append(self, belief: Belief) -> None:
         state = self.state
         theta = np.concatenate([state.theta, belief.theta[None]])
         spread = np.concatenate([state.spread, belief.spread[None]])
         self.state = state._replace(theta=theta, spread=spread)
-        self.state.counts[ESTIMATES] += 1

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from tacit.errors import InvalidInput
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import GaussianRelease
 from tacit.privacy.gaussian import epsilon_from, mu_from
@@ -24,11 +23,11 @@ from tacit.shuffle.shuffler import Shuffler
 from tacit.shuffle.sums import sample_sum
 from tacit.typing import FloatArray
 
-Path = Literal["sums", "bits"]
 PATHS: Final = ("sums", "bits")
-NOISE_RATIO: Final = 1.05
+"""How a sum is released: drawn directly, or as bits through the three roles."""
+BATCH_NOISE_RATIO: Final = 1.05
 """Standard deviation, rounding included, that is accepted over the central Gaussian's: bytes are cheap here."""
-MAX_BITS: Final = 256
+BATCH_MAX_BITS: Final = 256
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def row_budget(budget: Budget) -> RowBudget:
         reserve = TAIL_SHARE * budget.delta
         return RowBudget(budget.epsilon, budget.delta, mu_from(budget.epsilon, budget.delta - reserve), reserve)
     reserve = 2.0 * TAIL_SHARE * budget.delta
-    mu = (1.0 - 1e-9) * mu_from(budget.epsilon, budget.delta - reserve) / rows
+    mu = budget.per_row((1.0 - 1e-9) * mu_from(budget.epsilon, budget.delta - reserve))
     tail = reserve / rows
     while chained_tail(mu, tail, rows) > reserve:
         tail *= 0.1
@@ -77,7 +76,13 @@ def chained_tail(mu: float, tail: float, rows: int) -> float:
 def batch_plan(target: RowBudget, users: int, requests: Sequence[Request], label: str) -> BatchPlan:
     """All sums of one batch, calibrated together at its number of users."""
     return plan_batch(
-        users, target.epsilon, target.delta, requests, label=label, noise_ratio=NOISE_RATIO, max_bits=MAX_BITS
+        users,
+        target.epsilon,
+        target.delta,
+        requests,
+        label=label,
+        noise_ratio=BATCH_NOISE_RATIO,
+        max_bits=BATCH_MAX_BITS,
     )
 
 
@@ -87,29 +92,17 @@ def charged_events(plan: BatchPlan) -> tuple[GaussianRelease, ...]:
     A user's batch is a function of the clock alone, and whoever has no reward reports a contribution of 0: rows do
     not move between batches, so that the room which the ledger keeps for moving rows never exceeds a replacement's.
     """
-    events = []
-    for event in plan.events():
-        assert isinstance(event, GaussianRelease)
-        assert event.moving_sensitivity is not None
-        moving = min(event.moving_sensitivity, event.sensitivity / math.sqrt(2.0))
-        events.append(replace(event, moving_sensitivity=moving))
-    return tuple(events)
+    return tuple(
+        replace(event, moving_sensitivity=min(event.moving, event.sensitivity / math.sqrt(2.0)))
+        for event in plan.gaussian_events()
+    )
 
 
-def release_sum(protocol: SumProtocol, rows: FloatArray, rng: np.random.Generator, path: Path) -> Aggregate:
-    """One sum over the users whose rows these are: drawn directly, or as bits through the three roles."""
+def release_sum(protocol: SumProtocol, rows: FloatArray, rng: np.random.Generator, path: str) -> Aggregate:
+    """One sum over the users whose rows these are, on one of ``PATHS``."""
     if path == "sums":
         return sample_sum(protocol, rows, rng)
     shuffler = Shuffler(protocol)
     for reports in randomize_in_chunks(protocol, rows, rng):
         shuffler.collect(reports)
     return analyze(protocol, shuffler.release(rng))
-
-
-def checked_path(path: str) -> Path:
-    """``path`` if it is one of the two."""
-    if path == "sums":
-        return "sums"
-    if path == "bits":
-        return "bits"
-    raise InvalidInput(f"path must be one of {', '.join(PATHS)}, not {path!r}")

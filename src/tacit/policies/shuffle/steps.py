@@ -2,13 +2,13 @@
 
 Within a batch nothing but the buffer of rows and the clock changes: the policy of a batch is fixed before its first
 user.  A batch ends after a public number of decisions; its releases are events for the Python side
-(`tacit.policies.shuffle.policy`).
+(`tacit.policies.batch_policy`).
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -17,53 +17,58 @@ from tacit.design.g_optimal import g_optimal_design
 from tacit.glm.links import derivative, mean
 from tacit.linalg.solve import dot, quadratic_form
 from tacit.policies.arms import remember_arm
-from tacit.policies.rows import RowBuffer, append_row
+from tacit.policies.batches import BatchClock, BatchRows, keep_row, remember_batch, tick_batch
 from tacit.policies.steps import register_steps
-from tacit.typing import FloatArray, IntArray, Secret
+from tacit.typing import FloatArray, IntArray, Number, Secret
 
-CLOSE, OPEN = 1, 2
-"""Events: the open batch is full; none is open, though one should be, since whoever was to open it was interrupted."""
-BETWEEN = -1
-"""Size of a batch that is not open yet."""
+WARM_UP: Final = 1
+"""Line of the first batch's estimate, theta_1, by which `theory` scales arms."""
 
-BATCH, SIZE, POSITION, ESTIMATES, ASSIGNED, REPORTS, BYTES = 0, 1, 2, 3, 4, 5, 6
-"""``counts``: the open batch, from 1; its users, 0 when none is open; those served so far; estimates so far; decisions
-given to batches; most reports and most bytes that a user of one batch was asked for.
-"""
 
-GAMMA, GAMMA_NEWEST, RIDGE, WEIGHT_MAX, AVERAGED, BETA_RATE, BETA_CAP = 0, 1, 2, 3, 4, 5, 6
-"""``constants``: widths around earlier estimates and around the newest, ridge of the design, largest weight, whether
-weights are averaged over the spread (`tuned`) or divided by beta (`theory`), R and 2 S of beta.
-"""
+class ShuffleConstants(NamedTuple):
+    """Public numbers that the steps read."""
+
+    link: int
+    gamma: float
+    """Width around estimates of earlier batches."""
+    gamma_newest: float
+    """Width around the newest estimate."""
+    weight_max: float
+    """Largest weight of an arm."""
+    averaged: bool
+    """Whether weights are averaged over the newest estimate's spread (`tuned`) or divided by beta (`theory`)."""
+    beta_rate: float
+    """R: beta(x) = exp(R min(2 S, width of x))."""
+    beta_cap: float
+    """2 S."""
 
 
 class ShuffleState(NamedTuple):
-    """State of Algorithm 1.
+    """State of Algorithm 1."""
 
-    ``rows`` stands for what the devices of the open batch's users hold until they send their reports; no server has
-    it in a deployment.  It is dropped when the batch closes.
-    """
-
-    rows: Secret[RowBuffer]
+    batch: BatchClock
+    rows: Secret[BatchRows]
+    """Of the open batch."""
     theta: FloatArray
     """Line 0: what is believed beforehand; line j: the estimate after batch j.  Shape (estimates + 1, d)."""
     spread: FloatArray
     """Their shape matrices, shape (estimates + 1, d, d): kappa V^-1 and H_k^-1 in `theory`, covariances in `tuned`."""
     root: FloatArray
     """The design sees arms multiplied by this matrix, shape (d, d)."""
-    counts: IntArray
-    link: IntArray
-    constants: FloatArray
+    design_ridge: Number
+    """Ridge of the open batch's design."""
+    constants: ShuffleConstants
+
+
+@kernel
+def estimate_count(state: ShuffleState) -> int:
+    """Estimates so far; the newest is the line of this number."""
+    return len(state.theta) - 1
 
 
 @kernel
 def _advance(state: ShuffleState, fresh: bool) -> int:
-    if state.counts[SIZE] <= 0:
-        return OPEN if state.counts[SIZE] == BETWEEN else 0
-    if state.counts[POSITION] == state.counts[SIZE]:
-        return CLOSE
-    state.counts[POSITION] += 1
-    return 0
+    return tick_batch(state.batch)
 
 
 @kernel
@@ -86,27 +91,26 @@ def arm_weight(state: ShuffleState, x: FloatArray) -> float:
 
     `theory`: mu'(<x, theta_1>) / beta(x).  `tuned`: mu' averaged over the newest estimate's spread.
     """
-    constants = state.constants
-    if constants[AVERAGED] > 0.0:
-        newest = state.counts[ESTIMATES]
+    constants, newest = state.constants, estimate_count(state)
+    if constants.averaged:
         sd = math.sqrt(max(0.0, quadratic_form(state.spread[newest], x)))
-        weight = averaged_derivative(state.link[0], dot(x, state.theta[newest]), sd)
-    elif state.counts[ESTIMATES] == 0:
+        weight = averaged_derivative(constants.link, dot(x, state.theta[newest]), sd)
+    elif newest == 0:
         return 1.0
     else:
-        width = constants[GAMMA] * math.sqrt(max(0.0, quadratic_form(state.spread[1], x)))
-        beta = math.exp(constants[BETA_RATE] * min(constants[BETA_CAP], width))
-        weight = derivative(state.link[0], dot(x, state.theta[1])) / beta
-    return float(min(weight, constants[WEIGHT_MAX]))
+        width = constants.gamma * math.sqrt(max(0.0, quadratic_form(state.spread[WARM_UP], x)))
+        beta = math.exp(constants.beta_rate * min(constants.beta_cap, width))
+        weight = derivative(constants.link, dot(x, state.theta[WARM_UP])) / beta
+    return float(min(weight, constants.weight_max))
 
 
 @kernel
 def surviving_arms(state: ShuffleState, contexts: FloatArray) -> IntArray:
     """Arms that no earlier batch eliminates: UCB_j(x) >= max_y LCB_j(y) for every j (eqs. ucb_def, lcb_def)."""
-    alive = np.arange(contexts.shape[0])
+    alive, newest = np.arange(contexts.shape[0]), estimate_count(state)
     widths, scores = np.empty(contexts.shape[0]), np.empty(contexts.shape[0])
-    for j in range(1, state.counts[ESTIMATES] + 1):
-        gamma = state.constants[GAMMA_NEWEST if j == state.counts[ESTIMATES] else GAMMA]
+    for j in range(1, newest + 1):
+        gamma = state.constants.gamma_newest if j == newest else state.constants.gamma
         lower = -np.inf
         for k in alive:
             scores[k] = dot(contexts[k], state.theta[j])
@@ -128,7 +132,7 @@ def _choose(state: ShuffleState, contexts: FloatArray, coins: FloatArray, memo: 
     if alive.shape[0] > 1:
         arm = alive[_sample_design(state, contexts, alive, coins[0])]
     remember_arm(contexts, arm, memo)
-    memo[contexts.shape[1]] = state.counts[BATCH]
+    remember_batch(state.batch, memo)
     return int(arm)
 
 
@@ -143,7 +147,7 @@ def _sample_design(state: ShuffleState, contexts: FloatArray, alive: IntArray, c
         for i in range(dim):
             for j in range(dim):
                 scaled[position, i] += scale * state.root[i, j] * x[j]
-    g_optimal_design(scaled, state.constants[RIDGE], weights)
+    g_optimal_design(scaled, state.design_ridge[()], weights)
     drawn, below = 0, 0.0
     for position in range(alive.shape[0]):
         if weights[position] > 0.0:
@@ -156,9 +160,7 @@ def _sample_design(state: ShuffleState, contexts: FloatArray, alive: IntArray, c
 
 @kernel
 def _learn(state: ShuffleState, memo: FloatArray, reward: float) -> None:
-    # A reward that comes after its batch closed is dropped: its user has sent a contribution of 0.
-    if state.counts[SIZE] > 0 and memo[state.root.shape[0]] == state.counts[BATCH]:
-        append_row(state.rows, memo, reward, 1)
+    keep_row(state.batch, state.rows, memo, reward)
 
 
 register_steps(ShuffleState, _advance, _choose, _learn)

@@ -1,12 +1,13 @@
-"""Constants of Algorithm 1, the paper's (`theory`) and ours (`tuned`), and the batches that follow from them."""
+"""What Algorithm 1 leaves open, as the paper chooses it (`theory`) and as we do (`tuned`), batch lengths included."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tacit.errors import InvalidInput
-from tacit.policies.setting import Setting
+from tacit.policies.setting import PrivateSetting, Setting
 from tacit.policies.shuffle.estimate import score_ball
 from tacit.policies.shuffle.steps import averaged_derivative
 
@@ -35,8 +36,8 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class ShuffleConstants:
-    """What the algorithm leaves open."""
+class ShuffleProfile:
+    """What the algorithm leaves open, as a profile chooses it."""
 
     schedule: Schedule
     gamma: float
@@ -53,25 +54,38 @@ class ShuffleConstants:
     """lambda_max, the regulariser of `theory`'s optimizer."""
 
 
-def constants_for(profile: str, setting: Setting, mu: float, scale: float, batches: int | None) -> ShuffleConstants:
-    """The constants of ``profile`` from public quantities alone; ``scale`` is the paper's universal C."""
+class Widths(NamedTuple):
+    """What `theory` chooses from horizon and budget."""
+
+    gamma: float
+    ridge: float
+    """lambda."""
+    descent_ridge: float
+    """lambda_max."""
+
+
+def shuffle_profile(
+    profile: str, setting: PrivateSetting, mu: float, scale: float = 1.0, batches: int | None = None
+) -> ShuffleProfile:
+    """What ``profile`` chooses, from public quantities alone.
+
+    ``mu`` is what one row may spend (for `tuned`), ``scale`` the paper's universal C, ``batches`` its M (for `theory`).
+    """
     if profile == "tuned":
         return _tuned(setting, mu)
-    if profile != "theory":
-        raise InvalidInput(f"profile must be one of {', '.join(PROFILES)}, not {profile!r}")
     if setting.horizon is None:
         raise InvalidInput("horizon must be given for profile 'theory': its batch lengths depend on it")
     return _theory(setting, setting.horizon, scale, batches)
 
 
-def _tuned(setting: Setting, mu: float) -> ShuffleConstants:
+def _tuned(setting: Setting, mu: float) -> ShuffleProfile:
     """Chosen on simulated instances; what each is for is in docs/theory.md, "What `tuned` chooses in Algorithm 1"."""
     first, largest = _first_batch(setting, mu), None
     if setting.horizon is not None:
         first = min(first, math.ceil(0.2 * setting.horizon))
         largest = max(first, math.ceil(0.1 * setting.horizon))
     schedule = Schedule((first,), growth=1.5, largest=largest)
-    return ShuffleConstants(schedule, gamma=3.0, gamma_newest=0.35, matrix_share=0.3, averaged=True)
+    return ShuffleProfile(schedule, gamma=3.0, gamma_newest=0.35, matrix_share=0.3, averaged=True)
 
 
 def _first_batch(setting: Setting, mu: float) -> int:
@@ -91,7 +105,7 @@ def batch_count(horizon: float) -> int:
     return max(2, math.ceil(math.log2(max(2.0, math.log2(max(2.0, horizon))))))
 
 
-def _theory(setting: Setting, horizon: int, scale: float, batches: int | None) -> ShuffleConstants:
+def _theory(setting: PrivateSetting, horizon: int, scale: float, batches: int | None) -> ShuffleProfile:
     """The paper's section "Parameter settings" and equations batch_B1_B2, batch_Bk."""
     first = _warm_up(setting, horizon, scale, batches)
     if first > horizon:
@@ -100,18 +114,24 @@ def _theory(setting: Setting, horizon: int, scale: float, batches: int | None) -
             f"profile 'theory' needs a horizon of at least {needed:.4g} with these constants: its warm-up batch alone "
             f"has B_1 = {first:.4g} users, and horizon = {horizon}. Use profile 'tuned', or a smaller constant"
         )
-    gamma, ridge, ridge_max = _widths(setting, horizon, scale, batches)
+    widths = _widths(setting, horizon, scale, batches)
     alpha = _alpha(horizon, batches)
     sizes = [math.ceil(first), math.ceil(alpha)]
     for _ in range(2, batches or batch_count(horizon)):
         sizes.append(math.ceil(alpha * math.sqrt(sizes[-1])))
     sizes.append(horizon)  # whatever is left: the last batch is cut to the horizon (correction 8)
-    return ShuffleConstants(
-        Schedule(tuple(sizes)), gamma, gamma, 0.5, averaged=False, ridge=ridge, descent_ridge=ridge_max
+    return ShuffleProfile(
+        schedule=Schedule(tuple(sizes)),
+        gamma=widths.gamma,
+        gamma_newest=widths.gamma,
+        matrix_share=0.5,
+        averaged=False,
+        ridge=widths.ridge,
+        descent_ridge=widths.descent_ridge,
     )
 
 
-def smallest_horizon(setting: Setting, scale: float, batches: int | None) -> float:
+def smallest_horizon(setting: PrivateSetting, scale: float, batches: int | None) -> float:
     """The smallest T with B_1 <= T; infinite when there is none below 2^256."""
     high = 2
     while _warm_up(setting, high, scale, batches) > high:
@@ -134,16 +154,15 @@ def _alpha(horizon: float, batches: int | None) -> float:
     return float(horizon ** (1.0 / (2.0 * (1.0 - 2.0 ** (1 - count)))))
 
 
-def _warm_up(setting: Setting, horizon: int, scale: float, batches: int | None) -> float:
+def _warm_up(setting: PrivateSetting, horizon: int, scale: float, batches: int | None) -> float:
     """B_1 (equation batch_B1_B2)."""
-    gamma = _widths(setting, horizon, scale, batches)[0]
+    gamma = _widths(setting, horizon, scale, batches).gamma
     bound = math.sqrt(setting.kappa) * math.exp(3.0 * setting.theta_bound) * setting.dim**2 * gamma**2
     return float((bound / setting.theta_bound * _alpha(horizon, batches)) ** (2.0 / 3.0))
 
 
-def _widths(setting: Setting, horizon: int, scale: float, batches: int | None) -> tuple[float, float, float]:
-    """gamma, lambda and lambda_max (equations lambda_defn_mone, gamma_defn_mone, sigma_nu_defn, lambda_l_u_defn)."""
-    assert setting.budget is not None
+def _widths(setting: PrivateSetting, horizon: int, scale: float, batches: int | None) -> Widths:
+    """Gamma, lambda and lambda_max (equations lambda_defn_mone, gamma_defn_mone, sigma_nu_defn, lambda_l_u_defn)."""
     d, big_r, s = setting.dim, setting.reward_bound, setting.theta_bound
     delta, epsilon = setting.budget.delta, setting.budget.epsilon
     count = batches or batch_count(horizon)
@@ -153,4 +172,5 @@ def _widths(setting: Setting, horizon: int, scale: float, batches: int | None) -
     ridge = 20.0 * d * big_r * log_t
     ridge += scale * spread * (2.0 * math.sqrt(math.log(2.0 * d * count * horizon / delta)) + 4.0 * math.sqrt(d))
     noise = 8.0 * spread * (4.0 * math.sqrt(d) + 2.0 * math.sqrt(math.log(2.0 * count * horizon / delta)))
-    return scale * big_r * s * math.sqrt(ridge) + math.sqrt(4.0 * big_r * s * nu), ridge, ridge + noise
+    gamma = scale * big_r * s * math.sqrt(ridge) + math.sqrt(4.0 * big_r * s * nu)
+    return Widths(gamma, ridge, ridge + noise)
