@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.policies.base import Policy
+from tacit.policies.policy import Policy
+from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import POLICIES, make_policy, policy_class
 from tacit.typing import FloatArray
 
@@ -21,6 +22,13 @@ def make(name: str, seed: int | None = 3, **changes: Any) -> Policy:
     if policy_class(name).guarantee != "none":
         arguments |= {"epsilon": 4.0, "delta": 0.01}
     return make_policy(name, **(arguments | changes))
+
+
+def make_private(name: str, seed: int | None = 3, **changes: Any) -> PrivatePolicy:
+    """The same for a policy that has a ledger."""
+    policy = make(name, seed, **changes)
+    assert isinstance(policy, PrivatePolicy)
+    return policy
 
 
 def rounds(count: int, seed: int = 11) -> tuple[FloatArray, FloatArray]:

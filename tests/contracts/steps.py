@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacit.policies.base import Policy
+from tacit.policies.policy import Policy
+from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.publisher import Publisher
 from tacit.policies.state import flatten, public_part, rebuild
-from tacit.privacy.continual import Stream, close_leaf
+from tacit.privacy.continual import Stream, close_leaf, published, replay_leaf
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import FloatArray
@@ -198,7 +199,7 @@ class _Recorder(Publisher):
 
     def leaf(self, stream: Stream, noise: FloatArray) -> bool:
         fresh = close_leaf(stream, noise)
-        self._tape.append({path: array.copy() for path, array in public_part(stream).items()})
+        self._tape.append(published(stream))
         return fresh
 
     def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:
@@ -223,10 +224,11 @@ class _Player(Publisher):
         return self._tape.popleft()
 
     def leaf(self, stream: Stream, noise: FloatArray) -> bool:
-        released, fresh = self._next(), close_leaf(stream, noise)
-        for path in ("noisy", "released"):  # all other public fields must agree by themselves
-            getattr(stream, path)[...] = released[path]
-        return fresh
+        released = self._next()
+        if stream.closed[()] >= stream.leaves[()]:
+            return close_leaf(stream, noise)
+        replay_leaf(stream, released)  # all public fields but the release must agree by themselves
+        return True
 
     def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:
         return np.array(self._next())
@@ -260,14 +262,14 @@ def _chosen(
 ) -> tuple[int, bytes]:
     """Arm and memo of one compiled choice, without a tick."""
     memo = memo or _padded((1, policy.memo_size), 0.0, 0.0)
-    _, arm = _decided(policy, state, 0, contexts, around, memo.view)
+    _, arm = _decided(policy, state, True, contexts, around, memo.view)
     return arm, memo.view.tobytes()
 
 
 def _ticked(policy: Policy, state: Any, around: float) -> int:
     """The flag of one compiled tick."""
     memo = _padded((1, policy.memo_size), 0.0, 0.0)
-    return _decided(policy, state, 1, _arm_sets()[0], around, memo.view)[0]
+    return _decided(policy, state, False, _arm_sets()[0], around, memo.view)[0]
 
 
 def _learned(policy: Policy, memo: FloatArray, around: float) -> dict[str, bytes]:
@@ -278,13 +280,13 @@ def _learned(policy: Policy, memo: FloatArray, around: float) -> dict[str, bytes
 
 
 def _decided(
-    policy: Policy, state: Any, ticks: int, contexts: FloatArray, around: float, memo: FloatArray
+    policy: Policy, state: Any, ticked: bool, contexts: FloatArray, around: float, memo: FloatArray
 ) -> tuple[int, int]:
     rng = np.random.default_rng(41)
     coins = _padded((1, policy.coin_count), rng.random((1, policy.coin_count)), around).view
     noise = _padded((policy.noise_size,), rng.standard_normal(policy.noise_size), around).view
     arms = np.zeros(1, dtype=np.int64)
-    flag = policy._steps().decide(state, ticks, contexts[np.newaxis], noise, coins, memo, arms)
+    flag = policy._steps().decide(state, ticked, contexts[np.newaxis], noise, coins, memo, arms)
     return int(flag), int(arms[0])
 
 
@@ -311,7 +313,7 @@ def _copied(state: Any) -> Any:
 
 def _public(policy: Policy) -> dict[str, bytes]:
     """Everything that others may see."""
-    assert policy.ledger is not None
+    assert isinstance(policy, PrivatePolicy)
     entries = "\n".join(map(str, policy.ledger.entries)).encode()
     return _bytes(public_part(policy.state)) | {"ledger": entries, "decisions": b"%d" % policy.decisions}
 

@@ -120,10 +120,10 @@ def test_decisions_go_on_after_the_horizon(name: str) -> None:
     contexts, rewards = rounds(HORIZON + 30)
     policy = make(name)
     policy.play(contexts[:HORIZON], rewards[:HORIZON])
-    spent = policy.ledger.mu_spent if policy.ledger else 0.0
+    spent = policy.privacy.spent_mu
     walk(policy, contexts[HORIZON:], rewards[HORIZON:])
     assert policy.decisions == HORIZON + 30
-    assert (policy.ledger.mu_spent if policy.ledger else 0.0) == spent
+    assert policy.privacy.spent_mu == spent
 
 
 @every_policy
@@ -161,7 +161,8 @@ def test_everybody_of_a_batch_is_learned_from_by_the_own_arm(name: str) -> None:
 @private_policy
 def test_the_sources_of_a_policy_do_not_share_a_generator(name: str) -> None:
     policy = make(name)
-    draws = [policy.noise.gaussian(1.0, 50), policy.event_noise.gaussian(1.0, 50), policy._coins.standard_normal(50)]
+    sources = policy.randomness
+    draws = [sources.ticks.gaussian(1.0, 50), sources.events.gaussian(1.0, 50), sources.coins.random(50)]
     assert np.unique(np.abs(np.concatenate(draws))).size == 150
 
 
@@ -191,7 +192,7 @@ def test_the_budget_is_never_exceeded_and_the_report_says_what_was_spent(name: s
     text = str(report)
     assert "epsilon = 4" in text
     assert policy.guarantee in text.lower()
-    assert policy.noise.describe() in text
+    assert policy.randomness.ticks.describe() in text
 
 
 @private_policy
@@ -264,7 +265,7 @@ def test_corrupt_files_are_refused(name: str, tmp_path: Path) -> None:
 @private_policy
 def test_unseeded_policies_use_the_operating_systems_entropy(name: str) -> None:
     policy = make(name, seed=None)
-    assert policy.noise.name == "secure"
+    assert policy.randomness.ticks.name == "secure"
     assert "secure" in str(policy.privacy)
 
 

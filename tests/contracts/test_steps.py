@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
@@ -17,9 +16,10 @@ from tacit.linalg.solve import dot
 from tacit.linalg.vectors import copy_into
 from tacit.policies import steps
 from tacit.policies.arms import remember_arm
+from tacit.policies.config import configuration, option
+from tacit.policies.continual_policy import ContinualConfig, ContinualPolicy
 from tacit.policies.registry import POLICIES
 from tacit.policies.steps import register_steps
-from tacit.policies.streamed import StreamedPolicy
 from tacit.privacy.continual import ContinualRelease, Stream, close_leaf, contribute_vector, plan_release
 from tacit.privacy.report import Model
 from tacit.typing import FloatArray, IntArray
@@ -41,7 +41,7 @@ private_policy = pytest.mark.parametrize("name", PRIVATE)
 
 OWN = {"local-glm": slice(DIM, 2 * DIM)}
 """`local-glm` hands the noise of the deciding user's device to that user's memo: nobody else's secret."""
-DRIVEN = {"joint-glm": frozenset({"calls", "ledger"})}
+DRIVEN = {"joint-glm": frozenset({"explore.calls", "exploit.calls", "ledger"})}
 """Calls of `joint-glm`'s optimizers are asked for by released matrices, and charged then."""
 REPORTED = {"local-glm": NEIGHBOURS[:1]}
 """A missing report shows in the local model: the number of reports is not protected there."""
@@ -105,14 +105,14 @@ class FaultyState(NamedTuple):
     theta: FloatArray
     counts: IntArray
     """Decisions, then what a fault counts."""
-    fault: IntArray
+    fault: int
 
 
 @kernel
 def _close(state: FaultyState, noise: FloatArray) -> bool:
-    if state.fault[0] == UNDECLARED_NOISE:
+    if state.fault == UNDECLARED_NOISE:
         state.theta[0] = noise[noise.shape[0]]
-    if state.fault[0] == SKIPS_EMPTY_LEAF and dot(state.stream.leaf, state.stream.leaf) == 0.0:
+    if state.fault == SKIPS_EMPTY_LEAF and dot(state.stream.leaf, state.stream.leaf) == 0.0:
         return False
     return close_leaf(state.stream, noise)
 
@@ -120,14 +120,20 @@ def _close(state: FaultyState, noise: FloatArray) -> bool:
 @kernel
 def _advance(state: FaultyState, fresh: bool) -> int:
     state.counts[0] += 1
-    if state.fault[0] not in (MOVED_BY_REWARD, UNDECLARED_NOISE):
+    if state.fault not in (MOVED_BY_REWARD, UNDECLARED_NOISE):
         copy_into(state.stream.released, state.theta)
     return 0
 
 
 @kernel
+def _raw(stream: Stream) -> float:
+    tree: Any = stream.mechanism
+    return float(stream.leaf[0] + tree.sums[0, 0])
+
+
+@kernel
 def _choose(state: FaultyState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
-    fault, arm, best = state.fault[0], 0, -math.inf
+    fault, arm, best = state.fault, 0, -math.inf
     for k in range(contexts.shape[0]):
         score = dot(contexts[k], state.theta)
         if score > best:
@@ -136,7 +142,7 @@ def _choose(state: FaultyState, contexts: FloatArray, coins: FloatArray, memo: F
         state.counts[1] += 1
     elif fault == UNDECLARED_COIN:
         arm = min(int(coins[0] * contexts.shape[0]), contexts.shape[0] - 1)
-    elif fault == READS_RAW_SUMS and abs(state.stream.leaf[0] + state.stream.nodes[0, 0]) > 0.05:
+    elif fault == READS_RAW_SUMS and abs(_raw(state.stream)) > 0.05:
         arm = contexts.shape[0] - 1
     remember_arm(contexts, arm, memo)
     if fault == LONG_MEMO:
@@ -148,7 +154,7 @@ def _choose(state: FaultyState, contexts: FloatArray, coins: FloatArray, memo: F
 
 @kernel
 def _learn(state: FaultyState, memo: FloatArray, reward: float) -> None:
-    fault, dim = state.fault[0], state.theta.shape[0]
+    fault, dim = state.fault, state.theta.shape[0]
     contribute_vector(state.stream, 0, reward, memo[:dim])
     if fault == CLOSES_ON_REWARD and reward > 0.5:
         close_leaf(state.stream, np.zeros(dim))
@@ -163,19 +169,20 @@ def _learn(state: FaultyState, memo: FloatArray, reward: float) -> None:
 register_steps(FaultyState, _advance, _choose, _learn, _close)
 
 
-@dataclass(frozen=True)
-class FaultyOptions:
-    """Which fault."""
+@configuration
+class FaultyConfig(ContinualConfig):
+    """Configuration of `faulty`."""
 
-    fault: int = NONE
+    fault: int = option("Which fault.", default=NONE)
 
 
-class Faulty(StreamedPolicy):
+class Faulty(ContinualPolicy):
     """A small private policy, right or wrong."""
 
     name: ClassVar[str] = "faulty"
     guarantee: ClassVar[Model] = "joint"
-    options_type = FaultyOptions
+    config_type = FaultyConfig
+    config: FaultyConfig
 
     @property
     def memo_size(self) -> int:
@@ -184,16 +191,15 @@ class Faulty(StreamedPolicy):
     def _plan(self, horizon: int) -> ContinualRelease:
         return plan_release(
             "r x", self.setting.dim, row_bound=2.0, row_norm=1.0, mu=self.total_mu, factorization="tree",
-            horizon=horizon, source=self.noise,
+            horizon=horizon, source=self.randomness.ticks,
         )  # fmt: skip
 
     def _close(self, noise: FloatArray) -> bool:
         return self.publisher.leaf(self.state.stream, noise)  # the fault of its own `close` is for the other checks
 
-    def _build(self) -> None:
-        fault = np.array([self.options.fault])
+    def _make_state(self) -> FaultyState:
         dim = self.setting.dim
-        self.state = FaultyState(self._open_stream(), np.zeros(dim), np.zeros(2, dtype=np.int64), fault)
+        return FaultyState(self._open_stream(), np.zeros(dim), np.zeros(2, dtype=np.int64), self.config.fault)
 
 
 def faulty(fault: int) -> Make:
@@ -239,9 +245,9 @@ def test_a_policy_without_fault_passes(check: Callable[[Make], None]) -> None:
         (LEARNS_BEYOND_MEMO, check_memos_are_as_large_as_declared, "learn read beyond the memo's 4 numbers"),
         (MOVED_BY_REWARD, check_rewards_change_nothing_public, r"without a release: \['theta'\]"),
         (COUNTS_REWARDS, check_rewards_change_nothing_public, r"without a release: \['counts'\]"),
-        (CLOSES_ON_REWARD, check_clocks_tell_nothing, "'stream.clock'.* depend on one user's row"),
-        (SKIPS_EMPTY_LEAF, check_clocks_tell_nothing, "'stream.clock'.* depend on one user's row"),
-        (CLOSES_ON_REWARD, check_the_same_releases_look_the_same, "'stream.clock'.* beside releases"),
+        (CLOSES_ON_REWARD, check_clocks_tell_nothing, "'stream.closed'.* depend on one user's row"),
+        (SKIPS_EMPTY_LEAF, check_clocks_tell_nothing, "'stream.closed'.* depend on one user's row"),
+        (CLOSES_ON_REWARD, check_the_same_releases_look_the_same, "'stream.closed'.* beside releases"),
         (COUNTS_REWARDS, check_the_same_releases_look_the_same, "'counts'.* beside releases"),
         (READS_RAW_SUMS, check_the_same_releases_look_the_same, "the arm of another user"),
     ],

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize, special, stats
 
-from tacit.policies.base import Policy
+from tacit.policies.policy import Policy
 
 Array = npt.NDArray[np.float64]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from tacit.experiments.runner import run_once
 from tacit.experiments.spec import Experiment
 from tacit.policies.decision import Decision
 from tacit.policies.registry import POLICIES, make_policy
-from tacit.policies.rows import FIRST_CAPACITY, RowPolicy
+from tacit.policies.row_policy import FIRST_CAPACITY, RowPolicy
 from tests.policies.baselines.helpers import unit_ball
 
 # Largest share of random's regret after 2,000 rounds; GLM-UCB and B-GLinCB explore most of that time, by design.
@@ -42,12 +44,12 @@ def test_unsupported_link_lists_what_is_possible(name: str) -> None:
 
 @pytest.mark.parametrize("name", PRIVATE)
 def test_private_baselines_need_a_budget(name: str) -> None:
-    with pytest.raises(InvalidInput, match="needs epsilon and delta"):
+    with pytest.raises(InvalidInput, match=f"{name} needs epsilon"):
         make_policy(name, dim=3, horizon=100)
 
 
 def test_batched_policy_needs_a_horizon() -> None:
-    with pytest.raises(InvalidInput, match="needs a horizon"):
+    with pytest.raises(InvalidInput, match="b-glincb needs horizon"):
         make_policy("b-glincb", dim=3)
 
 
@@ -59,9 +61,15 @@ def test_shuffle_refuses_returning_users() -> None:
 @pytest.mark.parametrize("name", [name for name in SHARES if name in POLICIES])
 @pytest.mark.parametrize("option", ["scale", "growth", "ridge", "failure_probability"])
 def test_options_are_checked(name: str, option: str) -> None:
-    private = {"epsilon": 1.0, "delta": 1e-3} if name in PRIVATE else {}
+    private: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-3} if name in PRIVATE else {}
     with pytest.raises(InvalidInput, match=option):
-        make_policy(name, dim=2, horizon=100, **private, **{option: -1.0})
+        make_policy(name, dim=2, horizon=100, **(private | {option: -1.0}))
+
+
+@pytest.mark.parametrize("factor", [1.0, float("inf"), float("nan")])
+def test_switch_factor_must_let_the_matrix_grow(factor: float) -> None:
+    with pytest.raises(InvalidInput, match="switch_factor must be above 1"):
+        make_policy("rs-glinucb", dim=2, switch_factor=factor)
 
 
 def test_buffer_grows_for_late_rewards() -> None:
@@ -75,7 +83,7 @@ def test_buffer_grows_for_late_rewards() -> None:
         assert isinstance(decision, Decision)
         policy.update(decision, float(index % 2))
     rows = policy.state.rows
-    assert int(rows.count[0]) == count
+    assert int(rows.held) == count
     np.testing.assert_array_equal(rows.rewards[:count], np.arange(count) % 2)
     assert rows.rewards.size == 4 * FIRST_CAPACITY
 
@@ -85,4 +93,4 @@ def test_play_grows_the_buffer() -> None:
     policy = make_policy("rs-glinucb", dim=2, horizon=3000, seed=0)
     contexts = np.stack([unit_ball(rng, 3, 2) for _ in range(3000)])
     policy.play(contexts, rng.integers(0, 2, size=(3000, 3)).astype(float))
-    assert int(policy.state.rows.count[0]) == 3000
+    assert int(policy.state.rows.held) == 3000

@@ -10,7 +10,7 @@ from scipy import optimize, special
 
 from tacit.policies.registry import make_policy
 from tacit.policies.steps import advance
-from tests.policies.baselines.helpers import Array, maximum_likelihood, mean, play_recorded
+from tests.policies.baselines.helpers import Array, maximum_likelihood, mean, play_recorded, unit_ball
 
 THETA = np.array([0.9, -0.5, 0.3])
 
@@ -38,7 +38,7 @@ def test_maximum_likelihood_is_scipys(name: str, link: str, ridge: float, option
     expected = maximum_likelihood(link, features, rewards, ridge)
     assert np.linalg.norm(expected) < 3.0
     np.testing.assert_allclose(state.theta, expected, atol=1e-6)
-    np.testing.assert_array_equal(state.rows.features[: state.rows.count[0]], features)
+    np.testing.assert_array_equal(state.rows.features[: state.rows.held[()]], features)
 
 
 def test_explored_estimate_uses_explored_rows_only() -> None:
@@ -73,16 +73,16 @@ def test_ofulog_constrains_the_estimate_to_the_ball() -> None:
 def test_rare_switching_keeps_a_copy_of_the_matrix() -> None:
     """The slip of the reference code: a reference to the growing matrix makes criterion II fire once."""
     state, _, _ = _played("rs-glinucb", "logistic", rounds=400)
-    assert 0.0 < float(state.growth[0]) <= np.log(2.0)
-    ratio = np.linalg.slogdet(state.switched)[1] - np.linalg.slogdet(state.current)[1]
-    assert ratio == pytest.approx(float(state.growth[0]), abs=1e-9)
+    assert 0.0 < float(state.growth[()]) <= np.log(2.0)
+    ratio = np.linalg.slogdet(state.switched_inverse)[1] - np.linalg.slogdet(state.current_inverse)[1]
+    assert ratio == pytest.approx(float(state.growth[()]), abs=1e-9)
 
 
 def test_batched_estimates_come_from_their_own_batch() -> None:
     policy = make_policy("b-glincb", dim=3, horizon=600, link="logistic", theta_bound=3.0, seed=5)
     features, rewards = play_recorded(policy, 600, THETA, seed=1001)
     state = policy.state
-    finished = int(state.counts[1])
+    finished = int(state.finished[()])
     assert finished == state.ends.size >= 2
     starts = [0, *state.ends]
     for batch in range(finished):
@@ -91,9 +91,22 @@ def test_batched_estimates_come_from_their_own_batch() -> None:
         np.testing.assert_allclose(state.thetas[batch], expected, atol=1e-6)
 
 
+def test_batch_without_an_inverse_rules_nothing_out() -> None:
+    """Two features repeat two others and the ridge is lost in rounding: no batch may pretend to know that direction."""
+    rng = np.random.default_rng(1001)
+    contexts = 0.5 * np.stack([unit_ball(rng, 8, 6) for _ in range(300)])
+    contexts[:, :, 4:] = 0.3 * contexts[:, :, :2]
+    policy = make_policy("b-glincb", dim=6, horizon=300, theta_bound=2.0, ridge=1e-20, seed=5)
+    policy.play(contexts, rng.integers(0, 2, size=(300, 8)).astype(float))
+    state = policy.state
+    assert state.finished[()] == 3
+    assert state.unfinished[()] == 2 * 3  # of each batch the fit, which does not converge, and the inverse
+    np.testing.assert_array_equal(state.inverses, np.tile(np.eye(6) / 1e-20, (3, 1, 1)))
+
+
 def test_linear_regression_without_noise_is_ridge() -> None:
     for name in ("joint-linucb", "shuffle-linucb"):
-        options = {"batch_size": 50} if name == "shuffle-linucb" else {}
+        options: dict[str, Any] = {"batch_size": 50} if name == "shuffle-linucb" else {}
         policy = make_policy(
             name, dim=3, horizon=1000, link="logistic", theta_bound=3.0, epsilon=float("inf"), seed=5, **options
         )
@@ -114,9 +127,12 @@ def test_local_estimate_without_noise_is_projected_gradient_descent() -> None:
         "local-glm", dim=3, horizon=400, link="logistic", theta_bound=0.8, epsilon=float("inf"), seed=5, scale=0.3
     )
     features, rewards = play_recorded(policy, 200, THETA, seed=1001)
-    rate, offset = policy.state.constants[:2]
+    constants = policy.state.constants
     theta = np.zeros(3)
     for t, (x, reward) in enumerate(zip(features, rewards, strict=True), start=1):
-        theta = theta - rate / (offset + t) * (mean("logistic", np.asarray(x @ theta)) - reward) * x
+        theta = (
+            theta
+            - constants.rate / (constants.rate_offset + t) * (mean("logistic", np.asarray(x @ theta)) - reward) * x
+        )
         theta *= min(1.0, 0.8 / float(np.linalg.norm(theta)))
     np.testing.assert_allclose(policy.state.theta, theta, atol=1e-10)

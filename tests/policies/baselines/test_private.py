@@ -59,10 +59,10 @@ def test_local_report_shift_is_within_what_is_charged(
     theta: Array, x: Array, y: Array, rewards: tuple[float, float]
 ) -> None:
     policy = _local()
-    reports = np.empty((2, 3))
+    link, bound, reports = policy.setting.link.code, policy.state.constants.gradient_bound, np.zeros((2, 3))
     for out, features, reward in zip(reports, (x, y), rewards, strict=True):
         inside = features / max(1.0, float(np.linalg.norm(features)))
-        report_gradient(policy.setting.link.code, 2.0 * theta, inside, reward, policy.state.constants[3], 0.0, out)
+        report_gradient(link, 2.0 * theta, inside, reward, bound, 0.0, out)
     shift = np.linalg.norm(reports[0] - reports[1])
     assert shift <= policy.ledger.entries[0].event.sensitivity * (1.0 + 1e-12)
 
@@ -91,7 +91,7 @@ def test_shuffle_charges_each_batch_to_its_own_cohort() -> None:
     cohorts = [entry.cohort for entry in policy.ledger.entries]
     assert cohorts == ["batch 1"] * 2 + ["batch 2"] * 2 + ["batch 3"] * 2
     assert policy.ledger.epsilon_spent <= 2.0 * (1.0 + 1e-9)
-    assert int(policy.state.rows.count[0]) == 1
+    assert policy.state.rows.held[()] == 1
 
 
 def test_missing_rewards_neither_delay_nor_shrink_a_shuffle_batch() -> None:
@@ -103,7 +103,7 @@ def test_missing_rewards_neither_delay_nor_shrink_a_shuffle_batch() -> None:
         if index % 2:
             policy.update(decision, 1.0)
     assert [entry.cohort for entry in policy.ledger.entries] == ["batch 1"] * 2 + ["batch 2"] * 2
-    assert policy.state.released[2] == 120
+    assert policy.state.users[()] == 120
 
 
 def _rejects_other_scales(samples: Array, sd: float) -> None:
@@ -141,7 +141,7 @@ def test_shuffle_noise_has_the_calibrated_size() -> None:
         policy = _make("shuffle-linucb", batch_size=60, seed=seed)
         features, rewards = play_recorded(policy, 61, THETA, seed=1001)
         errors.append(policy.state.moment - features[:60].T @ rewards[:60])
-    protocol = policy._batch_plan["moment"].protocol
+    protocol = policy.plan["moment"].protocol
     p = protocol.noise_probability
     binomial = protocol.step * np.sqrt(protocol.noise_trials(60) * p * (1.0 - p))
     spread = float(np.sqrt(np.mean(np.square(errors))))

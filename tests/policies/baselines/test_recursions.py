@@ -89,14 +89,33 @@ def test_ecolog_recursion(theta_bound: float) -> None:
         at_boundary += bool(np.linalg.norm(theta) > theta_bound - 1e-9)
     assert at_boundary >= (10 if theta_bound == 0.3 else 0)
     state = policy.state
+    assert int(state.rewards[()]) == 60
+    assert int(state.unproven[()]) == 0
     np.testing.assert_allclose(state.theta, theta, atol=1e-7)
     np.testing.assert_allclose(state.matrix, matrix, atol=1e-7)
     np.testing.assert_allclose(state.inverse @ matrix, np.eye(3), atol=1e-7)
-    assert float(state.sums[0]) == pytest.approx(summed, abs=1e-6)
+    assert float(state.radius_from_data[()]) == pytest.approx(summed, abs=1e-6)
     m = 2.0 * np.log(2.0 / 0.02)
     gamma = 0.5 * np.sqrt(m) + 2.0 / np.sqrt(m) * np.log(2.0 * np.sqrt(1.0 + 60 / (4.0 * m)) / 0.02)
     radius = theta_bound**2 + ((1.0 + theta_bound) * gamma) ** 2 + 4.0 * theta_bound**2 * m + summed
     assert ecolog.squared_radius(state) == pytest.approx(radius, rel=1e-7)
+
+
+def test_ecolog_counts_rewards_that_its_proof_does_not_cover() -> None:
+    """Scores of up to 5 with a small ridge change the curvature by more than a factor of 2 now and then."""
+    policy = make_policy("ecolog", dim=3, theta_bound=5.0, ridge=1.0, seed=5)
+    play_recorded(policy, 300, 3.0 * THETA, seed=1001)
+    assert 0 < int(policy.state.unproven[()]) < 300
+
+
+def test_ecolog_step_stays_in_the_ball_where_it_cannot_settle() -> None:
+    """A matrix that is not positive definite has no Newton step: the point is in the ball, and the answer is no."""
+    start = ecolog.Estimate(matrix=np.diag([1.0, -1.0]), inverse=np.eye(2), theta=np.array([0.3, 0.4]))
+    out, x = np.empty(2), np.array([0.6, 0.8])
+    assert not ecolog.online_step(start, 0.5, x, 1.0, 1.0, out)
+    assert np.linalg.norm(out) == pytest.approx(0.5)
+    assert ecolog.online_step(start._replace(matrix=np.eye(2)), 0.5, x, 1.0, 1.0, out)
+    assert np.linalg.norm(out) == pytest.approx(0.5)
 
 
 def test_confidence_sets_hold_the_truth() -> None:

@@ -5,43 +5,87 @@ arXiv 2201.01985.  The estimate moves once for each reward,
     theta_{t+1} = argmin_{||theta|| <= S} ||theta - theta_t||^2_{W_t} / (2 + D) + l_{t+1}(theta)
     W_{t+1} = W_t + mu'(<x, theta_{t+1}>) x x',   D = 2 S
 
-at constant cost. Played without the warm-up set of their adaptive algorithm, like the authors' public code: should
-a reward's local curvature change by more than a factor of 2, that is counted, not repaired.
+at constant cost. Like the authors' public code, it plays without the warm-up set of their adaptive algorithm. Where a
+reward's local curvature changes by more than a factor of 2, the authors' code raises an error; here it is counted, and
+the run goes on. The authors' code weighs the quadratic term by 1/2 and takes S as diameter. The published figures come
+from that code with a ridge of 10 (docs/guides/baselines.md).
 
-Confidence set ||theta - theta_t||^2_{W_t} <= eta_t, with a radius from the data in the manner of theirs, made
-rigorous (their code adds (1 + S)^2 gamma where the proof gives (1 + S)^2 gamma^2). Adding up
+The confidence set is ||theta - theta_t||^2_{W_t} <= eta_t. Its radius comes from the data, in the manner of the
+authors' code, which adds (1 + S)^2 gamma where the proof below gives (1 + S)^2 gamma^2. Adding up
 l(theta*) >= l(theta_{s+1}) + <grad, theta* - theta_{s+1}> + ||theta* - theta_{s+1}||^2_{mu' x x'} / (2 + D) and the
 optimality of theta_{s+1} gives
 
     ||theta_t - theta*||^2_{W_t} <= ridge S^2 + (2 + D) sum_s [l(theta*) - l(theta_{s+1})]
                                     - sum_s ||theta_{s+1} - theta_s||^2_{W_s}.
 
-With theta-bar_s, which knows x_s but not its reward, between the two losses, the first half is a martingale; their
-Theorem 1 of 2020 (arXiv 2002.07530) in one dimension bounds it by (1 + S)^2 gamma_t^2 + 4 S^2 m. The second half is
-summed up as it comes.
+With theta-bar_s, which knows x_s but not its reward, between the two losses, the first half is a martingale. The tail
+inequality of Faury, Abeille, Calauzenes and Fercoq (arXiv 2002.07530), in one dimension, bounds it by
+(1 + S)^2 gamma_t^2 + 4 S^2 m. The second half is summed up as it comes.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from tacit._compile import kernel
-from tacit._validate import nonnegative, positive, probability
+from tacit._validate import positive
 from tacit.glm.links import LOGISTIC, antiderivative, derivative, mean
-from tacit.linalg.projection import project_ball, project_ball_metric
+from tacit.linalg.projection import project_ball
 from tacit.linalg.solve import cholesky, dot, quadratic_form, solve_cholesky
 from tacit.linalg.vectors import copy_into, multiply, norm
-from tacit.policies.arms import remember_arm
-from tacit.policies.base import Policy
-from tacit.policies.baselines._kernels import add_outer, add_to_inverse, optimistic_arm
+from tacit.policies.baselines._config import ConfidenceConfig, scale_option
+from tacit.policies.baselines._kernels import (
+    add_outer,
+    add_to_inverse,
+    choose_optimistic,
+    idle_tick,
+    move_into_ball,
+)
+from tacit.policies.config import configuration, option
+from tacit.policies.policy import Policy
 from tacit.policies.steps import register_steps
-from tacit.typing import FloatArray, IntArray
+from tacit.typing import Count, FloatArray, Number, count, number
 
 _TOLERANCE = 1e-10
+"""A step has settled when no coordinate moves by more than this."""
+_LINE_STEPS = 60
+"""Newton steps on a line at the most; halving the bracket so often reaches the tolerance by itself."""
+_BALL_STEPS = 30
+"""Newton steps in the ball at the most."""
+
+
+@configuration
+class EcologConfig(ConfidenceConfig):
+    """Configuration of `ecolog`."""
+
+    scale: float = scale_option(
+        "Multiplies sqrt(eta_t). 1 is the width that is derived in the module's docstring. The code behind the "
+        "published figures adds its radius to the mean, not to the score, and finds 549 where this policy has 275 "
+        "(d = 5, S = 3.5, T = 15,000).",
+    )
+    ridge: float = option("Ridge of W_0; the default is that of the same code.", default=10.0, check=positive)
+
+
+class EcologConstants(NamedTuple):
+    """Public numbers that the steps read."""
+
+    scale: float
+    theta_bound: float
+    failure_probability: float
+    ridge: float
+    martingale_ridge: float
+    """m, which trades the two terms of the martingale bound."""
+
+
+class Estimate(NamedTuple):
+    """What a step starts from: theta_t, and W_t with its inverse."""
+
+    matrix: FloatArray
+    inverse: FloatArray
+    theta: FloatArray
 
 
 class EcologState(NamedTuple):
@@ -50,20 +94,24 @@ class EcologState(NamedTuple):
     matrix: FloatArray
     inverse: FloatArray
     theta: FloatArray
-    sums: FloatArray
-    """The data-dependent part of eta_t."""
-    counts: IntArray
-    """Rewards so far; how many of them broke the curvature condition."""
-    constants: FloatArray
-    """Scale of the radius, S, failure probability, ridge, m."""
+    radius_from_data: Number
+    """The part of eta_t that is summed up as rewards arrive."""
+    rewards: Count
+    """Rewards so far."""
+    unproven: Count
+    """Rewards that the proof of eta_t does not cover: the local curvature changed by more than a factor of 2, or the
+    step to the minimum did not settle."""
+    constants: EcologConstants
 
 
 @kernel
 def _move_along(z: float, spread: float, pull: float, trials: float, hits: float) -> float:
-    """The root s of ``pull * s + trials * mu(z + s * spread) - hits``, which increases in s: Newton within a
-    bracket."""
+    """The root s of ``pull * s + trials * mu(z + s * spread) - hits``, which increases in s.
+
+    Newton's method, kept within a bracket of the root.
+    """
     low, high, s = (hits - trials) / pull, hits / pull, 0.0
-    for _ in range(60):
+    for _ in range(_LINE_STEPS):
         value = pull * s + trials * mean(LOGISTIC, z + s * spread) - hits
         if value > 0.0:
             high = s
@@ -77,137 +125,124 @@ def _move_along(z: float, spread: float, pull: float, trials: float, hits: float
 
 
 @kernel
-def online_step(state: EcologState, x: FloatArray, trials: float, hits: float, out: FloatArray) -> None:
+def online_step(
+    start: Estimate, theta_bound: float, x: FloatArray, trials: float, hits: float, out: FloatArray
+) -> bool:
     """Minimise ``||theta - theta_t||^2_W / (2 + D) + trials * log(1 + e^z) - hits * z`` over the ball into ``out``.
 
     The loss sees one direction: the minimum over all space lies on a line.  Outside the ball, Newton steps to the
-    minimum of the quadratic model over the ball.
+    minimum of the quadratic model over the ball.  False when they did not settle; ``out`` is in the ball even so.
     """
-    dim, theta_bound = x.shape[0], state.constants[1]
-    pull = 1.0 / (1.0 + theta_bound)
+    dim, pull = x.shape[0], 1.0 / (1.0 + theta_bound)
     image = np.empty(dim)
-    multiply(state.inverse, x, image)
-    s = _move_along(dot(x, state.theta), dot(x, image), pull, trials, hits)
+    multiply(start.inverse, x, image)
+    s = _move_along(dot(x, start.theta), dot(x, image), pull, trials, hits)
     for i in range(dim):
-        out[i] = state.theta[i] + s * image[i]
-    if norm(out) > theta_bound:
-        _constrained_step(state, x, pull, trials, hits, out)
+        out[i] = start.theta[i] + s * image[i]
+    return norm(out) <= theta_bound or _constrained_step(start, theta_bound, x, trials, hits, out)
 
 
 @kernel
 def _constrained_step(
-    state: EcologState, x: FloatArray, pull: float, trials: float, hits: float, out: FloatArray
-) -> None:
-    dim, theta_bound = x.shape[0], state.constants[1]
+    start: Estimate, theta_bound: float, x: FloatArray, trials: float, hits: float, out: FloatArray
+) -> bool:
+    """The same where the minimum over all space, in ``out``, lies outside the ball.
+
+    False when it has not settled, or when rounding hides that the Hessian is positive definite; ``out`` then stays
+    where the last step left it, in the ball.
+    """
+    dim, pull = x.shape[0], 1.0 / (1.0 + theta_bound)
     hessian, factor = np.empty((dim, dim)), np.empty((dim, dim))
     offset, gradient, before = np.empty(dim), np.empty(dim), np.empty(dim)
     project_ball(out, theta_bound)
-    for _ in range(30):
+    for _ in range(_BALL_STEPS):
         z = dot(x, out)
         for i in range(dim):
             before[i] = out[i]
-            offset[i] = out[i] - state.theta[i]
+            offset[i] = out[i] - start.theta[i]
             for j in range(dim):
-                hessian[i, j] = pull * state.matrix[i, j]
+                hessian[i, j] = pull * start.matrix[i, j]
         add_outer(hessian, x, trials * derivative(LOGISTIC, z))
-        multiply(state.matrix, offset, gradient)
+        multiply(start.matrix, offset, gradient)
         for i in range(dim):
             gradient[i] = pull * gradient[i] + (trials * mean(LOGISTIC, z) - hits) * x[i]
-        cholesky(hessian, factor)
+        if not cholesky(hessian, factor):
+            return False
         solve_cholesky(factor, gradient, gradient)
         moved = 0.0
         for i in range(dim):
             out[i] -= gradient[i]
-        project_ball_metric(out, theta_bound, hessian)
+        move_into_ball(out, theta_bound, hessian)
         for i in range(dim):
             moved = max(moved, abs(out[i] - before[i]))
         if moved <= _TOLERANCE:
-            break
+            return True
+    return False
 
 
 @kernel
 def squared_radius(state: EcologState) -> float:
     """eta_t."""
-    _, theta_bound, failure, ridge, regular = state.constants
-    spread = math.sqrt(1.0 + state.counts[0] / (4.0 * regular))
-    gamma = 0.5 * math.sqrt(regular) + 2.0 / math.sqrt(regular) * math.log(2.0 * spread / failure)
-    bound = ridge * theta_bound**2 + ((1.0 + theta_bound) * gamma) ** 2 + 4.0 * theta_bound**2 * regular
-    return float(max(0.0, bound + state.sums[0]))
-
-
-@kernel
-def _advance(state: EcologState, fresh: bool) -> int:
-    return 0
+    constants, theta_bound, m = state.constants, state.constants.theta_bound, state.constants.martingale_ridge
+    spread = math.sqrt(1.0 + state.rewards[()] / (4.0 * m))
+    gamma = 0.5 * math.sqrt(m) + 2.0 / math.sqrt(m) * math.log(2.0 * spread / constants.failure_probability)
+    bound = constants.ridge * theta_bound**2 + ((1.0 + theta_bound) * gamma) ** 2 + 4.0 * theta_bound**2 * m
+    return max(0.0, bound + state.radius_from_data[()])
 
 
 @kernel
 def _choose(state: EcologState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
-    radius = state.constants[0] * math.sqrt(squared_radius(state))
-    arm = optimistic_arm(contexts, state.theta, state.inverse, radius)
-    remember_arm(contexts, arm, memo)
-    return arm
+    radius = state.constants.scale * math.sqrt(squared_radius(state))
+    return choose_optimistic(contexts, state.theta, state.inverse, radius, memo)
 
 
 @kernel
 def _learn(state: EcologState, memo: FloatArray, reward: float) -> None:
-    dim = memo.shape[0]
+    dim, theta_bound = memo.shape[0], state.constants.theta_bound
     middle, moved, step = np.empty(dim), np.empty(dim), np.empty(dim)
-    online_step(state, memo, 2.0, 1.0, middle)
-    online_step(state, memo, 1.0, reward, moved)
+    start = Estimate(state.matrix, state.inverse, state.theta)
+    settled = online_step(start, theta_bound, memo, 2.0, 1.0, middle)  # theta-bar: as if both rewards came
+    settled &= online_step(start, theta_bound, memo, 1.0, reward, moved)
     z, z_middle = dot(memo, moved), dot(memo, middle)
     curvature = derivative(LOGISTIC, z)
-    if derivative(LOGISTIC, z_middle) > 2.0 * curvature:
-        state.counts[1] += 1
+    if not settled or derivative(LOGISTIC, z_middle) > 2.0 * curvature:
+        state.unproven[()] += 1
     for i in range(dim):
         step[i] = moved[i] - state.theta[i]
     gain = antiderivative(LOGISTIC, z_middle) - antiderivative(LOGISTIC, z) - reward * (z_middle - z)
-    state.sums[0] += 2.0 * (1.0 + state.constants[1]) * gain - quadratic_form(state.matrix, step)
+    state.radius_from_data[()] += 2.0 * (1.0 + theta_bound) * gain - quadratic_form(state.matrix, step)
     copy_into(moved, state.theta)
     add_outer(state.matrix, memo, curvature)
     add_to_inverse(state.inverse, memo, curvature)
-    state.counts[0] += 1
+    state.rewards[()] += 1
 
 
-register_steps(EcologState, _advance, _choose, _learn)
-
-
-@dataclass(frozen=True)
-class EcologOptions:
-    """``scale`` multiplies sqrt(eta_t).
-
-    1 is the width above. The code behind the published figures adds its radius to the mean, not to the score, and finds
-    549 where this policy has 275 (d = 5, S = 3.5, T = 15,000). ``ridge`` is theirs.
-    """
-
-    scale: float = 1.0
-    ridge: float = 10.0
-    failure_probability: float = 0.02
-
-    def __post_init__(self) -> None:
-        nonnegative("scale", self.scale)
-        positive("ridge", self.ridge)
-        probability("failure_probability", self.failure_probability)
+register_steps(EcologState, idle_tick, _choose, _learn)
 
 
 class Ecolog(Policy):
-    """ECOLog: the estimator of the paper's section 4, optimism over its ellipsoid."""
+    """ECOLog: the online estimator, and optimism over its ellipsoid."""
 
     name: ClassVar[str] = "ecolog"
     links = ("logistic",)
-    options_type = EcologOptions
+    config_type = EcologConfig
+    config: EcologConfig
 
-    def _build(self) -> None:
-        setting, options = self.setting, self.options
-        dim = setting.dim
-        # m trades the two terms of the martingale bound; about 2 log(2 / delta) is best at usual horizons.
-        regular = 2.0 * math.log(2.0 / options.failure_probability)
-        self.state = EcologState(
-            matrix=options.ridge * np.eye(dim),
-            inverse=np.eye(dim) / options.ridge,
+    def _make_state(self) -> EcologState:
+        setting, config, dim = self.setting, self.config, self.setting.dim
+        return EcologState(
+            matrix=config.ridge * np.eye(dim),
+            inverse=np.eye(dim) / config.ridge,
             theta=np.zeros(dim),
-            sums=np.zeros(1),
-            counts=np.zeros(2, dtype=np.int64),
-            constants=np.array([
-                options.scale, setting.theta_bound, options.failure_probability, options.ridge, regular,
-            ]),
-        )  # fmt: skip
+            radius_from_data=number(),
+            rewards=count(),
+            unproven=count(),
+            constants=EcologConstants(
+                scale=config.scale,
+                theta_bound=setting.theta_bound,
+                failure_probability=config.failure_probability,
+                ridge=config.ridge,
+                # About 2 log(2 / delta) is best at usual horizons.
+                martingale_ridge=2.0 * math.log(2.0 / config.failure_probability),
+            ),
+        )

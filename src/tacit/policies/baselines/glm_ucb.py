@@ -1,31 +1,55 @@
 """`glm-ucb`: Filippi, Cappe, Garivier and Szepesvari, "Parametric bandits: the generalized linear case", NIPS 2010.
 
-Algorithm 1: maximum likelihood, and the arm of the largest mu(<x, theta>) + rho(t) ||x||_{M_t^-1}, with
+Maximum likelihood, and the arm of the largest mu(<x, theta>) + rho(t) ||x||_{M_t^-1}, with
 
     rho(t) = 2 k_mu kappa_mu R_max / c_mu * sqrt(2 d log(t) log(2 d T / delta))
     kappa_mu = sqrt(3 + 2 log(1 + 2 c_m^2 / lambda_0))
 
-(their Theorem; k_mu and 1 / c_mu are the largest mu' and our kappa, c_m = 1 bounds the features). Ours: M_t starts at
-``ridge * I`` in place of a first round of d independent arms, lambda_0 is that ridge, and the likelihood is maximised
-over the ball of radius S in place of the paper's projection. Without a horizon, t stands for T.
+where k_mu and 1 / c_mu are the largest mu' and our kappa, and c_m = 1 bounds the features. The code behind the
+published figures has the same width for probit rewards, and leaves out log(t) for logistic ones.
+
+What differs here: M_t starts at ``ridge * I`` in place of a first round of d independent arms, lambda_0 is that ridge,
+and the likelihood is maximised over the ball of radius S in place of the paper's projection. (The code behind the
+published figures has the same ridge and no projection.) Without a horizon, t stands for T. All differences are listed
+in docs/guides/baselines.md.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from tacit._compile import kernel
-from tacit._validate import nonnegative, positive, probability
-from tacit.glm.rows import ALL_ROWS
 from tacit.policies.arms import remember_arm
-from tacit.policies.baselines._kernels import add_to_inverse, optimistic_mean_arm, refit, refit_due
-from tacit.policies.rows import RowBuffer, RowPolicy, append_row, grow_flag, make_rows
+from tacit.policies.baselines._config import DimRidgeConfig, RefittedConfig, scale_option
+from tacit.policies.baselines._kernels import FitConstants, add_to_inverse, optimistic_mean_arm, refit_as_rows_grow
+from tacit.policies.config import configuration
+from tacit.policies.row_policy import RowBuffer, RowPolicy, append_row, make_rows
 from tacit.policies.steps import register_steps
-from tacit.typing import FloatArray, IntArray
+from tacit.typing import Count, FloatArray, count
+
+
+@configuration
+class GlmUcbConfig(RefittedConfig, DimRidgeConfig):
+    """Configuration of `glm-ucb`."""
+
+    scale: float = scale_option(
+        "Multiplies rho(t). 1 is the paper's width, and what the published comparison ran (arXiv 2404.06831, its "
+        "public code): that is why GLM-UCB explores nearly all the time there, and here.",
+    )
+
+
+class GlmUcbConstants(NamedTuple):
+    """Public numbers of rho(t)."""
+
+    width_factor: float
+    """What stands before the square root of rho(t), with the scale."""
+    inverse_failure: float
+    """2 d / delta: the second logarithm of rho(t) is that of this number times T."""
+    horizon: float
+    """T; 0 when it is not known."""
 
 
 class GlmUcbState(NamedTuple):
@@ -34,30 +58,25 @@ class GlmUcbState(NamedTuple):
     rows: RowBuffer
     inverse: FloatArray
     theta: FloatArray
-    fitted: IntArray
-    """Rows at the last fit, code of the link."""
-    constants: FloatArray
-    """Ridge, radius of the ball, growth between fits; then the factor of rho(t), 2 d / delta, horizon (0: none)."""
+    fitted: Count
+    """Rows at the last fit."""
+    unfinished: Count
+    """Fits that did not converge; the next one goes on from there."""
+    fit: FitConstants
+    constants: GlmUcbConstants
 
 
 @kernel
 def _width(state: GlmUcbState) -> float:
     """rho(t)."""
-    t = max(2.0, 1.0 + state.rows.count[0])
-    factor, inside, horizon = state.constants[3], state.constants[4], state.constants[5]
-    return float(factor * math.sqrt(math.log(t) * math.log(inside * max(horizon, t))))
-
-
-@kernel
-def _advance(state: GlmUcbState, fresh: bool) -> int:
-    if refit_due(state.rows.count[0], state.fitted, state.constants[2]):
-        refit(state.fitted[1], state.rows, ALL_ROWS, state.constants[0], state.constants[1], state.theta)
-    return grow_flag(state.rows)
+    constants, t = state.constants, max(2.0, 1.0 + state.rows.held[()])
+    logarithms = math.log(t) * math.log(constants.inverse_failure * max(constants.horizon, t))
+    return constants.width_factor * math.sqrt(logarithms)
 
 
 @kernel
 def _choose(state: GlmUcbState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
-    arm = optimistic_mean_arm(state.fitted[1], contexts, state.theta, state.inverse, _width(state))
+    arm = optimistic_mean_arm(state.fit.link, contexts, state.theta, state.inverse, _width(state))
     remember_arm(contexts, arm, memo)
     return arm
 
@@ -68,51 +87,34 @@ def _learn(state: GlmUcbState, memo: FloatArray, reward: float) -> None:
     append_row(state.rows, memo, reward, 0)
 
 
-register_steps(GlmUcbState, _advance, _choose, _learn)
-
-
-@dataclass(frozen=True)
-class GlmUcbOptions:
-    """``scale`` multiplies rho(t).
-
-    1 is the paper's width, and what the published comparison ran (arXiv 2404.06831, its public code): that is why
-    GLM-UCB explores nearly all the time there, and here.  ``ridge`` of None is d, theirs too.  ``growth`` of 0.01: the
-    estimate is fitted anew after every row up to 200, then whenever the rows grew by 1%, which moves it
-    by far less than rho(t) ||x||, and keeps the cost per round flat.
-    """
-
-    scale: float = 1.0
-    ridge: float | None = None
-    growth: float = 0.01
-    failure_probability: float = 0.02
-
-    def __post_init__(self) -> None:
-        nonnegative("scale", self.scale)
-        positive("growth", self.growth)
-        probability("failure_probability", self.failure_probability)
-        if self.ridge is not None:
-            positive("ridge", self.ridge)
+register_steps(GlmUcbState, refit_as_rows_grow, _choose, _learn)
 
 
 class GlmUcb(RowPolicy):
     """GLM-UCB; its width, and its regret, grow with kappa."""
 
     name: ClassVar[str] = "glm-ucb"
-    options_type = GlmUcbOptions
+    config_type = GlmUcbConfig
+    config: GlmUcbConfig
 
-    def _build(self) -> None:
-        setting, options = self.setting, self.options
-        dim = setting.dim
-        ridge = float(dim) if options.ridge is None else options.ridge
-        spread = math.sqrt(3.0 + 2.0 * math.log(1.0 + 2.0 / ridge))
-        factor = 2.0 * setting.max_derivative * spread * setting.reward_bound * setting.kappa * math.sqrt(2.0 * dim)
-        self.state = GlmUcbState(
+    def _make_state(self) -> GlmUcbState:
+        setting, config, dim = self.setting, self.config, self.setting.dim
+        return GlmUcbState(
             rows=make_rows(dim),
-            inverse=np.eye(dim) / ridge,
+            inverse=np.eye(dim) / config.ridge_or_dim,
             theta=np.zeros(dim),
-            fitted=np.array([0, setting.link.code], dtype=np.int64),
-            constants=np.array([
-                ridge, setting.theta_bound, options.growth, options.scale * factor,
-                2.0 * dim / options.failure_probability, float(setting.horizon or 0),
-            ]),
-        )  # fmt: skip
+            fitted=count(),
+            unfinished=count(),
+            fit=FitConstants(setting.link.code, config.ridge_or_dim, setting.theta_bound, config.growth),
+            constants=self._constants(),
+        )
+
+    def _constants(self) -> GlmUcbConstants:
+        setting, config, dim = self.setting, self.config, self.setting.dim
+        kappa_mu = math.sqrt(3.0 + 2.0 * math.log(1.0 + 2.0 / config.ridge_or_dim))
+        factor = 2.0 * setting.max_derivative * kappa_mu * setting.reward_bound * setting.kappa * math.sqrt(2.0 * dim)
+        return GlmUcbConstants(
+            width_factor=config.scale * factor,
+            inverse_failure=2.0 * dim / config.failure_probability,
+            horizon=float(setting.horizon or 0),
+        )

@@ -17,22 +17,55 @@ always in the local model. Ours: one exact Gaussian calibration, and the constan
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit._compile import kernel
-from tacit._validate import integer_at_least, positive
+from tacit._compile import inlined_kernel, kernel
+from tacit._validate import positive
 from tacit.glm.links import mean
 from tacit.linalg.projection import project_ball
 from tacit.linalg.solve import dot
-from tacit.linalg.vectors import copy_into
+from tacit.linalg.vectors import copy_into, round_to_grid
 from tacit.policies.arms import remember_arm
-from tacit.policies.base import Policy
+from tacit.policies.config import PrivateConfig, at_least, configuration, option
+from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.steps import register_steps
 from tacit.privacy.report import Model
-from tacit.typing import FloatArray, IntArray, Secret
+from tacit.typing import Count, FloatArray, Secret, count
+
+
+@configuration
+class LocalConfig(PrivateConfig):
+    """Configuration of `local-glm`.
+
+    The paper's rate is 1 / (curvature * t) with a curvature that nobody knows; `LocalGLM` takes the typical one, and
+    0.5 of that rate was best over the paper's two settings at epsilon 1 and 4 (seeds from 1000).
+    """
+
+    scale: float = option("Multiplies the rate of the gradient steps.", default=0.5, check=positive)
+    warm_up: int | None = option(
+        "Decisions with uniformly random arms before the first greedy one; ceil(sqrt(T)) by default, 100 without a "
+        "horizon.",
+        default=None,
+        check=at_least(0),
+    )
+
+
+class LocalConstants(NamedTuple):
+    """Public numbers that the steps read."""
+
+    link: int
+    rate: float
+    """Numerator of the rate of the gradient steps; ``rate_offset`` is added to t in its denominator."""
+    rate_offset: float
+    theta_bound: float
+    gradient_bound: float
+    """L."""
+    grid: float
+    """Spacing of exact noise; 0: none."""
+    warm_up: int
 
 
 class LocalState(NamedTuple):
@@ -40,27 +73,24 @@ class LocalState(NamedTuple):
 
     theta: FloatArray
     noise: Secret[FloatArray]
-    counts: IntArray
-    """Reports so far, decisions so far, rounds of warm-up, code of the link."""
-    constants: FloatArray
-    """Numerator and offset of the rate, S, bound L of a gradient, grid of exact noise (0: none), noise sd."""
+    reports: Count
+    ticks: Count
+    constants: LocalConstants
 
 
-@kernel
+@inlined_kernel
 def report_gradient(
     link: int, theta: FloatArray, x: FloatArray, reward: float, bound: float, grid: float, out: FloatArray
 ) -> None:
-    """What the device computes before noise: the gradient, its factor clipped to ``bound``, on the noise's grid."""
+    """Add to ``out`` what the device computes: the gradient, its factor clipped to ``bound``, on the noise's grid."""
     slope = min(bound, max(-bound, mean(link, dot(x, theta)) - reward))
     for i in range(theta.shape[0]):
-        out[i] = slope * x[i]
-        if grid > 0.0:
-            out[i] = grid * np.rint(out[i] / grid)
+        out[i] += round_to_grid(slope * x[i], grid)
 
 
 @kernel
 def _advance(state: LocalState, fresh: bool) -> int:
-    state.counts[1] += 1
+    state.ticks[()] += 1
     return 0
 
 
@@ -74,7 +104,7 @@ def _close(state: LocalState, noise: FloatArray) -> bool:
 @kernel
 def _choose(state: LocalState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
     arm, best, dim = 0, -math.inf, contexts.shape[1]
-    if state.counts[1] <= state.counts[2]:
+    if state.ticks[()] <= state.constants.warm_up:
         arm = min(int(coins[0] * contexts.shape[0]), contexts.shape[0] - 1)
     else:
         for k in range(contexts.shape[0]):
@@ -89,58 +119,40 @@ def _choose(state: LocalState, contexts: FloatArray, coins: FloatArray, memo: Fl
 
 @kernel
 def _learn(state: LocalState, memo: FloatArray, reward: float) -> None:
-    dim = state.theta.shape[0]
-    report = np.empty(dim)
+    report = memo[state.theta.shape[0] :]  # the device's noise, which its gradient is added to
     device_gradient(state, memo, reward, report)
-    for i in range(dim):
-        report[i] += memo[dim + i]
     take_report(state, report)
 
 
-@kernel
+@inlined_kernel
 def device_gradient(state: LocalState, memo: FloatArray, reward: float, out: FloatArray) -> None:
-    """The device's side: its gradient at the newest theta, before noise."""
-    dim = state.theta.shape[0]
-    report_gradient(state.counts[3], state.theta, memo[:dim], reward, state.constants[3], state.constants[4], out)
+    """The device's side: its gradient at the newest theta, added to ``out``."""
+    dim, constants = state.theta.shape[0], state.constants
+    bound, grid = constants.gradient_bound, constants.grid
+    report_gradient(constants.link, state.theta, memo[:dim], reward, bound, grid, out)
 
 
-@kernel
+@inlined_kernel
 def take_report(state: LocalState, report: FloatArray) -> None:
     """The server's side: a step along the report that left the device, noise included."""
-    numerator, offset, theta_bound = state.constants[:3]
-    state.counts[0] += 1
-    rate = numerator / (offset + state.counts[0])
+    state.reports[()] += 1
+    rate = state.constants.rate / (state.constants.rate_offset + state.reports[()])
     for i in range(report.shape[0]):
         state.theta[i] -= rate * report[i]
-    project_ball(state.theta, theta_bound)
+    project_ball(state.theta, state.constants.theta_bound)
 
 
 register_steps(LocalState, _advance, _choose, _learn, _close)
 
 
-@dataclass(frozen=True)
-class LocalOptions:
-    """``scale`` multiplies the rate; ``warm_up`` of None is ceil(sqrt(T)), 100 without a horizon.
-
-    The paper's rate is 1 / (curvature * t) with a curvature that nobody knows; `LocalGLM` takes the typical one, and
-    0.5 of that rate was best over the paper's two settings at epsilon 1 and 4 (seeds from 1000).
-    """
-
-    scale: float = 0.5
-    warm_up: int | None = None
-
-    def __post_init__(self) -> None:
-        positive("scale", self.scale)
-        if self.warm_up is not None:
-            integer_at_least("warm_up", self.warm_up, 0)
-
-
-class LocalGLM(Policy):
+class LocalGLM(PrivatePolicy):
     """Greedy on a locally private stochastic-gradient estimate."""
 
     name: ClassVar[str] = "local-glm"
     guarantee: ClassVar[Model] = "local"
-    options_type = LocalOptions
+    config_type = LocalConfig
+    config: LocalConfig
+    state: LocalState
     coin_count = 1
     shares_ticks = False  # every device has its own noise
 
@@ -154,41 +166,52 @@ class LocalGLM(Policy):
 
     @property
     def noise_scale(self) -> float:
-        return float(self.state.constants[-1])
+        return self._planned_noise_sd
 
     def _close(self, noise: FloatArray) -> bool:
         return _close(self.state, noise)
 
     def _learn_published(self, memo: FloatArray, reward: float) -> None:
-        gradient, dim = np.empty(self.setting.dim), self.setting.dim
+        gradient, dim = np.zeros(self.setting.dim), self.setting.dim
         device_gradient(self.state, memo, reward, gradient)
         take_report(self.state, self.publisher.vector("report", gradient, memo[dim:], self.noise_scale))
 
     def _drop_raw(self) -> None:
         self.state.noise[:] = 0.0
 
-    def _build(self) -> None:
-        setting, options = self.setting, self.options
-        dim, budget = setting.dim, setting.budget
-        assert budget is not None
-        assert self.ledger is not None
-        bound = setting.link.residual_bound(setting.theta_bound, setting.reward_bound)
-        mu = self.noise.mu_budget(budget.epsilon, budget.delta, budget.rounds_per_user)
-        sd = self.noise.scale_for(2.0 * bound, mu, size=dim)
-        self.ledger.charge(self.noise.event(
-            "noisy gradient", 2.0 * bound, sd, size=dim, draws=dim * budget.rounds_per_user, moving_sensitivity=bound,
-            note="one report per user: reports of different users concern disjoint rows",
+    def _make_state(self) -> LocalState:
+        self._charge_reports()
+        dim = self.setting.dim
+        return LocalState(np.zeros(dim), np.zeros(dim), count(), count(), self._constants())
+
+    @property
+    def _gradient_bound(self) -> float:
+        return self.setting.link.residual_bound(self.setting.theta_bound, self.setting.reward_bound)
+
+    @cached_property
+    def _planned_noise_sd(self) -> float:
+        return self.randomness.ticks.scale_for(2.0 * self._gradient_bound, self.total_mu, size=self.setting.dim)
+
+    def _charge_reports(self) -> None:
+        """One report of each user."""
+        dim, bound, source, sd = self.setting.dim, self._gradient_bound, self.randomness.ticks, self._planned_noise_sd
+        self.ledger.charge(source.event(
+            "noisy gradient", 2.0 * bound, sd, size=dim, draws=dim * self.setting.budget.rounds_per_user,
+            moving_sensitivity=bound, note="one report per user: reports of different users concern disjoint rows",
         ))  # fmt: skip
-        warm_up = options.warm_up
+
+    def _constants(self) -> LocalConstants:
+        setting, warm_up = self.setting, self.config.warm_up
         if warm_up is None:
             warm_up = 100 if setting.horizon is None else math.ceil(math.sqrt(setting.horizon))
         # Curvature of the mean loss where rows are: half of max mu' times a direction's share of ||x||^2.
-        rate = options.scale * 2.0 * dim / setting.max_derivative
-        self.state = LocalState(
-            theta=np.zeros(dim),
-            noise=np.zeros(dim),
-            counts=np.array([0, 0, warm_up, setting.link.code], dtype=np.int64),
-            constants=np.array([
-                rate, rate * setting.max_derivative, setting.theta_bound, bound, self.noise.grid or 0.0, sd,
-            ]),
-        )  # fmt: skip
+        rate = self.config.scale * 2.0 * setting.dim / setting.max_derivative
+        return LocalConstants(
+            link=setting.link.code,
+            rate=rate,
+            rate_offset=rate * setting.max_derivative,
+            theta_bound=setting.theta_bound,
+            gradient_bound=self._gradient_bound,
+            grid=self.randomness.ticks.grid or 0.0,
+            warm_up=warm_up,
+        )

@@ -5,29 +5,63 @@ The confidence set is a level set of the likelihood around the norm-constrained 
 
     L_t(theta) - L_t(theta_t) <= beta_t^2 = 10 d log(S t / (2 d) + e) + 2 (e - 2 + S) log(1 / delta),   ||theta|| <= S.
 
-Maximising over it takes a convex program for each arm and a pass over all rows for each step. Ours: optimism over the
-ellipsoid that contains it, ||theta - theta_t||^2_H <= 2 (1 + S) (1 + beta_t^2) with H the Hessian at theta_t plus I /
-(8 S^2 (1 + S)), by the self-concordance that their regret proof uses; the cost per round is then flat.
+The authors' code has the same beta_t^2. It solves a convex program for each arm, with a pass over all rows in each
+step. What differs here: optimism is over the ellipsoid that contains the set,
+||theta - theta_t||^2_H <= 2 (1 + S) (1 + beta_t^2) with H the Hessian at theta_t plus I / (8 S^2 (1 + S)), by the
+self-concordance that their regret proof uses. The cost per round is then flat. No published figure is compared with
+this policy.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from tacit._compile import kernel
-from tacit._validate import nonnegative, positive, probability
 from tacit.glm.links import LOGISTIC, derivative
 from tacit.glm.rows import ALL_ROWS
-from tacit.linalg.solve import cholesky, dot, invert_cholesky
-from tacit.policies.arms import remember_arm
-from tacit.policies.baselines._kernels import add_outer, add_to_inverse, optimistic_arm, refit, refit_due
-from tacit.policies.rows import RowBuffer, RowPolicy, append_row, grow_flag, make_rows
+from tacit.linalg.solve import dot
+from tacit.policies.baselines._config import RefittedConfig, scale_option
+from tacit.policies.baselines._kernels import (
+    add_outer,
+    add_to_inverse,
+    choose_optimistic,
+    inverse_or_keep,
+    refit,
+    refit_due,
+)
+from tacit.policies.config import configuration
+from tacit.policies.row_policy import RowBuffer, RowPolicy, append_row, grow_flag, make_rows
 from tacit.policies.steps import register_steps
-from tacit.typing import FloatArray, IntArray
+from tacit.typing import Count, FloatArray, count
+
+FIT_RIDGE = 1e-6
+"""The ball alone makes the fit well posed; a trace of ridge keeps Newton's matrix invertible."""
+
+
+@configuration
+class OfulogConfig(RefittedConfig):
+    """Configuration of `ofulog+`."""
+
+    scale: float = scale_option(
+        "Multiplies the radius. The level set itself has local radius sqrt(2) beta_t, the ellipsoid that surely "
+        "contains it sqrt(2 (1 + S)) beta_t: a scale of 0.5 plays the level set to second order at S = 3, which is "
+        "closest to what the paper's experiments ran.",
+        default=0.5,
+    )
+
+
+class OfulogConstants(NamedTuple):
+    """Public numbers that the steps read."""
+
+    scale: float
+    theta_bound: float
+    failure_probability: float
+    growth: float
+    ridge: float
+    """Of H, which is not that of the fit."""
 
 
 class OfulogState(NamedTuple):
@@ -36,18 +70,20 @@ class OfulogState(NamedTuple):
     rows: RowBuffer
     theta: FloatArray
     inverse: FloatArray
-    fitted: IntArray
+    fitted: Count
     """Rows at the last fit."""
-    constants: FloatArray
-    """Scale of the radius, S, failure probability, growth between fits, ridge of H."""
+    unfinished: Count
+    """Fits that did not converge, and matrices that rounding left without an inverse: the last one stayed."""
+    constants: OfulogConstants
 
 
 @kernel
 def squared_radius(state: OfulogState) -> float:
     """2 (1 + S) (1 + beta_t^2)."""
-    theta_bound, dim = state.constants[1], state.theta.shape[0]
-    growth = math.log(math.e + theta_bound * state.rows.count[0] / (2.0 * dim))
-    level = 10.0 * dim * growth + 2.0 * (math.e - 2.0 + theta_bound) * math.log(1.0 / state.constants[2])
+    theta_bound, dim = state.constants.theta_bound, state.theta.shape[0]
+    growth = math.log(math.e + theta_bound * state.rows.held[()] / (2.0 * dim))
+    confidence = math.log(1.0 / state.constants.failure_probability)
+    level = 10.0 * dim * growth + 2.0 * (math.e - 2.0 + theta_bound) * confidence
     return float(2.0 * (1.0 + theta_bound) * (1.0 + level))
 
 
@@ -56,29 +92,26 @@ def _invert_hessian(state: OfulogState) -> None:
     dim = state.theta.shape[0]
     hessian = np.zeros((dim, dim))
     for i in range(dim):
-        hessian[i, i] = state.constants[4]
-    for s in range(state.rows.count[0]):
+        hessian[i, i] = state.constants.ridge
+    for s in range(state.rows.held[()]):
         x = state.rows.features[s]
         add_outer(hessian, x, derivative(LOGISTIC, dot(x, state.theta)))
-    cholesky(hessian, hessian)
-    invert_cholesky(hessian, state.inverse)
+    inverse_or_keep(hessian, state.inverse, state.unfinished)
 
 
 @kernel
 def _advance(state: OfulogState, fresh: bool) -> int:
-    if refit_due(state.rows.count[0], state.fitted, state.constants[3]):
-        # The ball alone makes the problem well posed; a trace of ridge keeps Newton's matrix invertible.
-        refit(LOGISTIC, state.rows, ALL_ROWS, 1e-6, state.constants[1], state.theta)
+    if refit_due(state.rows.held[()], state.fitted, state.constants.growth):
+        bound = state.constants.theta_bound
+        refit(LOGISTIC, state.rows, ALL_ROWS, FIT_RIDGE, bound, state.unfinished, state.theta)
         _invert_hessian(state)
     return grow_flag(state.rows)
 
 
 @kernel
 def _choose(state: OfulogState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
-    radius = state.constants[0] * math.sqrt(squared_radius(state))
-    arm = optimistic_arm(contexts, state.theta, state.inverse, radius)
-    remember_arm(contexts, arm, memo)
-    return arm
+    radius = state.constants.scale * math.sqrt(squared_radius(state))
+    return choose_optimistic(contexts, state.theta, state.inverse, radius, memo)
 
 
 @kernel
@@ -90,41 +123,28 @@ def _learn(state: OfulogState, memo: FloatArray, reward: float) -> None:
 register_steps(OfulogState, _advance, _choose, _learn)
 
 
-@dataclass(frozen=True)
-class OfulogOptions:
-    """``scale`` multiplies the radius.
-
-    The level set itself has local radius sqrt(2) beta_t, the ellipsoid that surely contains it sqrt(2 (1 + S))
-    beta_t: a scale of 0.5 plays the level set to second order at S = 3, which is closest to what the paper's
-    experiments ran.
-    """
-
-    scale: float = 0.5
-    growth: float = 0.01
-    failure_probability: float = 0.02
-
-    def __post_init__(self) -> None:
-        nonnegative("scale", self.scale)
-        positive("growth", self.growth)
-        probability("failure_probability", self.failure_probability)
-
-
 class OfulogPlus(RowPolicy):
     """OFULog+ over the ellipsoid that contains its confidence set."""
 
     name: ClassVar[str] = "ofulog+"
     links = ("logistic",)
-    options_type = OfulogOptions
+    config_type = OfulogConfig
+    config: OfulogConfig
 
-    def _build(self) -> None:
-        setting, options = self.setting, self.options
+    def _make_state(self) -> OfulogState:
+        setting, config = self.setting, self.config
         ridge = 1.0 / (8.0 * setting.theta_bound**2 * (1.0 + setting.theta_bound))
-        self.state = OfulogState(
+        return OfulogState(
             rows=make_rows(setting.dim),
             theta=np.zeros(setting.dim),
             inverse=np.eye(setting.dim) / ridge,
-            fitted=np.zeros(1, dtype=np.int64),
-            constants=np.array([
-                options.scale, setting.theta_bound, options.failure_probability, options.growth, ridge,
-            ]),
-        )  # fmt: skip
+            fitted=count(),
+            unfinished=count(),
+            constants=OfulogConstants(
+                scale=config.scale,
+                theta_bound=setting.theta_bound,
+                failure_probability=config.failure_probability,
+                growth=config.growth,
+                ridge=ridge,
+            ),
+        )

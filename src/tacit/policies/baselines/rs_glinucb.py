@@ -1,89 +1,159 @@
 """`rs-glinucb`: Sawarni, Das, Barman and Sinha, "Generalized linear bandits with limited adaptivity", 2024.
 
 arXiv 2404.06831, Algorithm 2 (RS-GLinCB; the experiments call it RS-GLinUCB). Rounds explore while an arm is poorly
-known in V (switching criterion I); their estimate theta_o removes arms that cannot be best and weighs the rows of H
+known in V (switching criterion I). Their estimate theta_o removes arms that cannot be best and weighs the rows of H
 by mu'(<x, theta_o>) / e. All other rounds are optimistic with the estimate of the last switch, and a switch happens
 when det H has grown by a constant factor (criterion II): O(d log T) refits, and a regret whose leading term has no
 kappa.
 
-Paper: lambda = d log(T/delta) / R^2, gamma = 25 R S sqrt(d log(T/delta)), criterion I at ||x||^2_{V^-1} >= 1 /
-(gamma^2 kappa R^2), beta = 150 sqrt(d log(T/delta)), factor 2. Ours: the estimate of a switch uses all rows, as in
-the authors' code, and lies in the ball of radius S in place of the projection on {||theta - theta_o||_V <= gamma
-sqrt(kappa)}; theta_o is refitted when its rows have grown by 1%. The authors' code keeps a reference to the growing
-matrix at a switch; here H_tau is a copy, as the paper has it.
+The paper has lambda = d log(T/delta) / R^2, gamma = 25 R S sqrt(d log(T/delta)), criterion I at ||x||^2_{V^-1} >= 1 /
+(gamma^2 kappa R^2), beta = 150 sqrt(d log(T/delta)) and a factor of 2. What differs here: the estimate of a switch
+uses all rows, as in the authors' code, and lies in the ball of radius S in place of the projection on
+{||theta - theta_o||_V <= gamma sqrt(kappa)}, and theta_o is refitted when its rows have grown by 1%. The authors' code
+keeps a reference to the growing matrix at a switch; here H_tau is a copy, as the paper has it. The published figures
+come from a copy of the authors' code; docs/guides/baselines.md lists how it differs.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from tacit._compile import kernel
-from tacit._validate import nonnegative, positive, probability
+from tacit._validate import positive, real
+from tacit.errors import InvalidInput
 from tacit.glm.links import derivative
 from tacit.glm.rows import ALL_ROWS
 from tacit.linalg.solve import dot, quadratic_form
 from tacit.linalg.vectors import copy_into
 from tacit.policies.arms import remember_arm
-from tacit.policies.baselines._kernels import add_to_inverse, refit, refit_due
-from tacit.policies.rows import RowBuffer, RowPolicy, append_row, grow_flag, make_rows
+from tacit.policies.baselines._config import ConfidenceConfig, scale_option
+from tacit.policies.baselines._kernels import MARK, add_to_inverse, refit, refit_due, rule_out
+from tacit.policies.config import configuration, option
+from tacit.policies.row_policy import RowBuffer, RowPolicy, append_row, grow_flag, make_rows
 from tacit.policies.steps import register_steps
-from tacit.typing import FloatArray, IntArray
+from tacit.typing import Count, FloatArray, Number, count, number
 
 EXPLORED = 1
-"""Mask of the rows of criterion I, the set T_o."""
+"""Mask of the rows of criterion I, the set T_o; that of all others is 0."""
+EXPLORED_GROWTH = 0.01
+"""Fraction by which T_o grows between fits of theta_o."""
+
+
+def _above_one(name: str, value: object) -> float:
+    factor = real(name, value)
+    if not 1.0 < factor < math.inf:
+        raise InvalidInput(f"{name} must be above 1 and finite, got {value!r}")
+    return factor
+
+
+@configuration
+class RsConfig(ConfidenceConfig):
+    """Configuration of `rs-glinucb`.
+
+    The authors' experiments are those of their public code.
+    """
+
+    scale: float = scale_option(
+        "Multiplies beta and gamma; by default beta = 4 sqrt(d log(T/delta)), as in the authors' experiments. Their "
+        "gamma of the elimination is 3/2 of ours then, since one number scales both widths here.",
+        default=4.0 / 150.0,
+    )
+    exploration_scale: float = option(
+        "Multiplies the gamma of criterion I, which is 0.1 R S sqrt(d) at T = 5,000 by default, as in the authors' "
+        "experiments. With the paper's own, criterion I fires in every round of any horizon below 10^7.",
+        default=1.0 / 880.0,
+        check=positive,
+    )
+    ridge: float = option(
+        "Ridge of all matrices and fits; the default is that of the authors' experiments.", default=0.5, check=positive
+    )
+    switch_factor: float = option(
+        "Growth of det H at which the policy switches. The authors' experiments switch at a factor of 1.5; 2 is the "
+        "paper's.",
+        default=2.0,
+        check=_above_one,
+    )
+
+
+class RsConstants(NamedTuple):
+    """Public numbers that the steps read; the logarithm in some of them is log(T / delta)."""
+
+    link: int
+    ridge: float
+    theta_bound: float
+    explored_width: float
+    """gamma sqrt(kappa) without the square root of the logarithm."""
+    switched_width: float
+    """beta without the square root of the logarithm."""
+    trigger: float
+    """gamma^2 kappa R^2 of criterion I without the logarithm."""
+    horizon: float
+    """T; 0 when it is not known."""
+    failure_probability: float
+    switch_growth: float
+    """Growth of log det H that makes a switch."""
 
 
 class RsState(NamedTuple):
-    """Rows (mask 1: T_o), inverses of V, H_t and H_tau, the two estimates."""
+    """Rows, inverses of V, H_t and H_tau, and the two estimates."""
 
     rows: RowBuffer
-    design: FloatArray
-    current: FloatArray
-    switched: FloatArray
+    """The mask says which of them are in T_o."""
+    explored_inverse: FloatArray
+    """Of V, the matrix of T_o."""
+    current_inverse: FloatArray
+    """Of H_t, which grows with all other rows."""
+    switched_inverse: FloatArray
+    """Of H_tau: H_t as it was at the last switch."""
     theta_explored: FloatArray
+    """theta_o."""
     theta: FloatArray
-    growth: FloatArray
+    """The estimate of the last switch."""
+    growth: Number
     """log det H_t - log det H_tau."""
-    fitted: IntArray
-    """Rows of T_o at the last fit of theta_o, code of the link, rows of T_o now."""
-    constants: FloatArray
-    """Ridge, S, factors of gamma sqrt(kappa) and beta before sqrt(log), of criterion I, horizon (0: none), failure,
-    log factor."""
+    explored: Count
+    """Rows of T_o now."""
+    fitted: Count
+    """Rows of T_o at the last fit of theta_o."""
+    unfinished: Count
+    """Fits that did not converge; the next one goes on from there."""
+    constants: RsConstants
 
 
 @kernel
 def log_term(state: RsState) -> float:
     """log(T / delta); t stands for an unknown T."""
-    return math.log(max(state.constants[5], 2.0 + state.rows.count[0]) / state.constants[6])
+    constants = state.constants
+    return math.log(max(constants.horizon, 2.0 + state.rows.held[()]) / constants.failure_probability)
 
 
 @kernel
 def _advance(state: RsState, fresh: bool) -> int:
-    explored = refit_due(state.fitted[2], state.fitted, 0.01)
-    switch = state.growth[0] > state.constants[7]
+    constants, ridge, bound = state.constants, state.constants.ridge, state.constants.theta_bound
+    explored = refit_due(state.explored[()], state.fitted, EXPLORED_GROWTH)
+    switch = state.growth[()] > constants.switch_growth
     for task in range(2):  # one call in the source: the fit is inlined, and takes long to compile
         if explored if task == 0 else switch:
             selected, theta = (EXPLORED, state.theta_explored) if task == 0 else (ALL_ROWS, state.theta)
-            refit(state.fitted[1], state.rows, selected, state.constants[0], state.constants[1], theta)
+            refit(constants.link, state.rows, selected, ridge, bound, state.unfinished, theta)
     if switch:
         for i in range(state.theta.shape[0]):
-            copy_into(state.current[i], state.switched[i])
-        state.growth[0] = 0.0
+            copy_into(state.current_inverse[i], state.switched_inverse[i])
+        state.growth[()] = 0.0
     return grow_flag(state.rows)
 
 
 @kernel
 def _least_known(state: RsState, contexts: FloatArray) -> int:
     """The arm that criterion I plays, or -1."""
-    worst, arm = 1.0 / (state.constants[4] * log_term(state)), -1
+    worst, arm = 1.0 / (state.constants.trigger * log_term(state)), -1
     for k in range(contexts.shape[0]):
-        spread = quadratic_form(state.design, contexts[k])
-        if spread >= worst:
-            worst, arm = spread, k
+        variance = quadratic_form(state.explored_inverse, contexts[k])
+        if variance >= worst:
+            worst, arm = variance, k
     return arm
 
 
@@ -91,29 +161,23 @@ def _least_known(state: RsState, contexts: FloatArray) -> int:
 def _optimistic(state: RsState, contexts: FloatArray) -> int:
     """The best upper bound among arms that theta_o leaves in the race."""
     root = math.sqrt(log_term(state))
-    outer, inner = state.constants[2] * root, state.constants[3] * root
-    count, floor = contexts.shape[0], -math.inf
-    upper = np.empty(count)
-    for k in range(count):
-        width = outer * math.sqrt(max(0.0, quadratic_form(state.design, contexts[k])))
-        score = dot(contexts[k], state.theta_explored)
-        upper[k] = score + width
-        floor = max(floor, score - width)
+    outer, inner = state.constants.explored_width * root, state.constants.switched_width * root
+    alive = np.ones(contexts.shape[0], dtype=np.bool_)
+    rule_out(contexts, state.theta_explored, state.explored_inverse, outer, alive)
     best, arm = -math.inf, 0
-    for k in range(count):
-        if upper[k] < floor:
-            continue
-        spread = math.sqrt(max(0.0, quadratic_form(state.switched, contexts[k])))
-        index = dot(contexts[k], state.theta) + inner * spread
-        if index > best:
-            best, arm = index, k
+    for k in range(contexts.shape[0]):
+        if alive[k]:
+            spread = math.sqrt(max(0.0, quadratic_form(state.switched_inverse, contexts[k])))
+            index = dot(contexts[k], state.theta) + inner * spread
+            if index > best:
+                best, arm = index, k
     return arm
 
 
 @kernel
 def _choose(state: RsState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
     arm = _least_known(state, contexts)
-    memo[-1] = 1.0 if arm >= 0 else 0.0
+    memo[MARK] = EXPLORED if arm >= 0 else 0
     if arm < 0:
         arm = _optimistic(state, contexts)
     remember_arm(contexts, arm, memo)
@@ -122,70 +186,59 @@ def _choose(state: RsState, contexts: FloatArray, coins: FloatArray, memo: Float
 
 @kernel
 def _learn(state: RsState, memo: FloatArray, reward: float) -> None:
-    x = memo[:-1]
-    if memo[-1] == EXPLORED:
-        add_to_inverse(state.design, x, 1.0)
-        state.fitted[2] += 1
+    x = memo[:MARK]
+    if memo[MARK] == EXPLORED:
+        add_to_inverse(state.explored_inverse, x, 1.0)
+        state.explored[()] += 1
         append_row(state.rows, x, reward, EXPLORED)
         return
-    weight = derivative(state.fitted[1], dot(x, state.theta_explored)) / math.e
-    state.growth[0] += math.log1p(add_to_inverse(state.current, x, weight))
+    weight = derivative(state.constants.link, dot(x, state.theta_explored)) / math.e
+    state.growth[()] += math.log1p(add_to_inverse(state.current_inverse, x, weight))
     append_row(state.rows, x, reward, 0)
 
 
 register_steps(RsState, _advance, _choose, _learn)
 
 
-@dataclass(frozen=True)
-class RsOptions:
-    """``scale`` multiplies beta and gamma, ``exploration_scale`` the gamma of criterion I.
-
-    Defaults are the constants of the authors' experiments (their public code): beta = 4 sqrt(d log(T/delta)),
-    criterion I with gamma of 0.1 R S sqrt(d) at T = 5,000, ridge 0.5. With the paper's own, criterion I fires in
-    every round of any horizon below 10^7. Their experiments switch at a factor of 1.5; 2 is the paper's.
-    """
-
-    scale: float = 4.0 / 150.0
-    exploration_scale: float = 1.0 / 880.0
-    ridge: float = 0.5
-    switch_factor: float = 2.0
-    failure_probability: float = 0.02
-
-    def __post_init__(self) -> None:
-        nonnegative("scale", self.scale)
-        positive("exploration_scale", self.exploration_scale)
-        positive("ridge", self.ridge)
-        positive("switch_factor", self.switch_factor - 1.0)
-        probability("failure_probability", self.failure_probability)
-
-
 class RsGlinUcb(RowPolicy):
     """RS-GLinUCB: rarely switching, free of kappa in the leading term."""
 
     name: ClassVar[str] = "rs-glinucb"
-    options_type = RsOptions
+    config_type = RsConfig
+    config: RsConfig
 
     @property
     def memo_size(self) -> int:
+        """The arm's features and the mark of the row."""
         return self.setting.dim + 1
 
-    def _build(self) -> None:
-        setting, options = self.setting, self.options
-        dim, root = setting.dim, math.sqrt(setting.dim)
-        gamma = 25.0 * setting.reward_bound * setting.theta_bound * root
-        trigger = (options.exploration_scale * gamma * setting.reward_bound) ** 2 * setting.kappa
-        self.state = RsState(
+    def _make_state(self) -> RsState:
+        dim, ridge = self.setting.dim, self.config.ridge
+        return RsState(
             rows=make_rows(dim),
-            design=np.eye(dim) / options.ridge,
-            current=np.eye(dim) / options.ridge,
-            switched=np.eye(dim) / options.ridge,
+            explored_inverse=np.eye(dim) / ridge,
+            current_inverse=np.eye(dim) / ridge,
+            switched_inverse=np.eye(dim) / ridge,
             theta_explored=np.zeros(dim),
             theta=np.zeros(dim),
-            growth=np.zeros(1),
-            fitted=np.array([0, setting.link.code, 0], dtype=np.int64),
-            constants=np.array([
-                options.ridge, setting.theta_bound, options.scale * gamma * math.sqrt(setting.kappa),
-                options.scale * 150.0 * root, trigger, float(setting.horizon or 0), options.failure_probability,
-                math.log(options.switch_factor),
-            ]),
-        )  # fmt: skip
+            growth=number(),
+            explored=count(),
+            fitted=count(),
+            unfinished=count(),
+            constants=self._constants(),
+        )
+
+    def _constants(self) -> RsConstants:
+        setting, config, root = self.setting, self.config, math.sqrt(self.setting.dim)
+        gamma = 25.0 * setting.reward_bound * setting.theta_bound * root
+        return RsConstants(
+            link=setting.link.code,
+            ridge=config.ridge,
+            theta_bound=setting.theta_bound,
+            explored_width=config.scale * gamma * math.sqrt(setting.kappa),
+            switched_width=config.scale * 150.0 * root,
+            trigger=(config.exploration_scale * gamma * setting.reward_bound) ** 2 * setting.kappa,
+            horizon=float(setting.horizon or 0),
+            failure_probability=config.failure_probability,
+            switch_growth=math.log(config.switch_factor),
+        )

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
-import numpy as np
-
 from tacit._compile import kernel
 from tacit.policies.arms import remember_arm
-from tacit.policies.base import Policy
+from tacit.policies.policy import Policy
 from tacit.policies.steps import register_steps
-from tacit.typing import FloatArray
+from tacit.typing import Count, FloatArray, count
 
 
 class UniformState(NamedTuple):
-    """Nothing is learned; a count shows that rewards arrive."""
+    """Nothing is learned; that rewards arrive is counted."""
 
-    rewards: FloatArray
+    rewards: Count
 
 
 @kernel
@@ -26,16 +24,15 @@ def _advance(state: UniformState, fresh: bool) -> int:
 
 @kernel
 def _choose(state: UniformState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
-    count = contexts.shape[0]
-    arm = int(min(int(coins[0] * count), count - 1))
+    arms = contexts.shape[0]
+    arm = int(min(int(coins[0] * arms), arms - 1))
     remember_arm(contexts, arm, memo)
     return int(arm)
 
 
 @kernel
 def _learn(state: UniformState, memo: FloatArray, reward: float) -> None:
-    state.rewards[0] += 1.0
-    state.rewards[1] += reward
+    state.rewards[()] += 1
 
 
 register_steps(UniformState, _advance, _choose, _learn)
@@ -47,5 +44,5 @@ class UniformRandom(Policy):
     name: ClassVar[str] = "random"
     coin_count = 1
 
-    def _build(self) -> None:
-        self.state = UniformState(np.zeros(2))
+    def _make_state(self) -> UniformState:
+        return UniformState(count())
