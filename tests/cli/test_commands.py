@@ -7,15 +7,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from tacit._version import __version__
 from tacit.cli.app import app
-from tacit.cli.shared import ContextName, LinkName
-from tacit.environments.synthetic import CONTEXT_KINDS
+from tacit.cli.shared import CONTEXTS
+from tacit.environments import ENVIRONMENTS
 from tacit.experiments import runner
 from tacit.glm.links import LINKS
 
@@ -38,6 +38,10 @@ FIELDS = {
     "regret_curve",
     "us_per_round",
     "epsilon_spent",
+    "theta_bound",
+    "regrets",
+    "regret_rounds",
+    "regret_median",
 }
 
 
@@ -79,8 +83,10 @@ def test_help_is_fast_and_imports_nothing_heavy() -> None:
 
 def test_version_and_choices() -> None:
     assert tacit("--version").stdout.strip() == f"tacit {__version__}"
-    assert get_args(LinkName) == tuple(LINKS)
-    assert get_args(ContextName) == tuple(CONTEXT_KINDS)
+    shown = " ".join(tacit("simulate", "--help").stdout.split())
+    assert ", ".join(LINKS) in shown
+    assert CONTEXTS.replace(",", ", ") in shown
+    assert CONTEXTS.split(",") == list(ENVIRONMENTS)[:4]
 
 
 @pytest.mark.parametrize(
@@ -150,6 +156,16 @@ def test_ctrl_c_keeps_what_was_finished(tmp_path: Path, monkeypatch: pytest.Monk
     assert "2 of 5 runs" in shown.stderr
 
 
+def test_simulate_goes_on_from_its_journal(tmp_path: Path) -> None:
+    journal = tmp_path / "new" / "journal.jsonl"
+    first = json.loads(simulate("--runs", "2", "--journal", str(journal), "--json", "-").stdout)[0]
+    kept = journal.read_text()
+    second = json.loads(simulate("--runs", "3", "--journal", str(journal), "--json", "-").stdout)[0]
+    assert second["regrets"][:2] == first["regrets"]
+    assert journal.read_text().startswith(kept)
+    assert len(journal.read_text().splitlines()) == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -160,7 +176,11 @@ def test_ctrl_c_keeps_what_was_finished(tmp_path: Path, monkeypatch: pytest.Monk
         (["--epsilon", "nan"], "positive numbers"),
         (["--contexts", "moon"], "assouad"),
         (["--link", "cauchit"], "logistic"),
+        (["--contexts", "ball,fixed"], "takes one name"),
         (["--theta-norm", "-2"], "theta_norm must be positive"),
+        (["--policy", "greedy-mle", "--theta-bound", "-2"], "theta_bound"),
+        (["--option", "theta_bound=2"], "use --theta-bound"),
+        (["--module", "no_such_module"], "cannot import the module 'no_such_module': ModuleNotFoundError"),
         (["--horizon", "0"], "horizon"),
         (["--runs", "0"], "runs"),
         (["--jobs", "0"], "jobs"),
@@ -182,6 +202,14 @@ def test_options_go_to_the_policies_that_know_them() -> None:
     private, uniform = json.loads(tacit("simulate", *arguments).stdout)
     assert private["options"] == {"factorization": "tree"}
     assert uniform["options"] == {}
+
+
+def test_the_bound_is_told_apart_from_the_norm() -> None:
+    shown = simulate("--runs", "1", "--theta-bound", "4.5", "--json", "-")
+    (row,) = json.loads(shown.stdout)
+    assert (row["theta_norm"], row["theta_bound"]) == (2.0, 4.5)
+    assert "S = 2 (policies are told 4.5)" in shown.stderr
+    assert "told" not in simulate("--runs", "1").stdout
 
 
 def test_policies_are_listed() -> None:

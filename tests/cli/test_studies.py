@@ -13,6 +13,7 @@ from tacit.cli.app import app
 from tacit.experiments import reproduce, runner
 from tacit.experiments.published import TABLE1
 from tacit.experiments.reproduce import Line, Study
+from tacit.experiments.results import RunResult
 
 PNG = b"\x89PNG"
 
@@ -46,7 +47,7 @@ class Counted:
         self._stop_at = stop_at
         self._original = runner.run_once
 
-    def __call__(self, *arguments: Any) -> runner.RunResult:
+    def __call__(self, *arguments: Any) -> RunResult:
         if self.count == self._stop_at:
             raise KeyboardInterrupt
         self.count += 1
@@ -141,6 +142,16 @@ def test_leaderboard_has_a_line_for_each_policy(tmp_path: Path) -> None:
     lines = [line for line in (tmp_path / "board.md").read_text().splitlines() if line.startswith("| probit")]
     assert len(lines) == 2
     assert all("random" in line and "±" in line for line in lines)
+    (told,) = {line.count("|") for line in lines}
+    assert told == len(["link", "d", "policy", "ε", "ball", "median", "assouad", "median", "vs best"]) + 1
+
+
+def test_the_leaderboard_tells_policies_a_bound() -> None:
+    narrow = ["--policies", "random", "--contexts", "ball", "--dims", "2", "--links", "probit", "--horizon", "60"]
+    shown = tacit("bench", "regret", *narrow, "--theta-bound", "6", "--runs", "1", "--jobs", "1", "--json", "-")
+    (row,) = json.loads(shown.stdout)
+    assert (row["theta_norm"], row["theta_bound"]) == (3.0, 6.0)
+    assert "S = 3 (policies are told 6)" in shown.stderr
 
 
 def test_speed_is_measured_and_remembered(tmp_path: Path) -> None:
@@ -154,7 +165,7 @@ def test_speed_is_measured_and_remembered(tmp_path: Path) -> None:
         assert row["floor_us"] > 0.0
         assert row["ratio"] == pytest.approx(row["us_per_round"] / row["floor_us"])
         assert row["select_p50_us"] <= row["select_p99_us"]
-        assert row["state_bytes"] == 16
+        assert row["state_bytes"] == 8
     entry = json.loads(history.read_text())
     assert entry["rows"] == rows
     assert entry["commit"]

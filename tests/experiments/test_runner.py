@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 from tacit.errors import InvalidInput
+from tacit.experiments import journal as journals
 from tacit.experiments import runner
-from tacit.experiments.runner import CURVE_POINTS, Journal, Row, RunResult, prepare, row, run_all, run_once
-from tacit.experiments.spec import Experiment, experiments_for
+from tacit.experiments.journal import Journal
+from tacit.experiments.results import CURVE_POINTS, Row, RunResult, curve_rounds, regret_curve, row
+from tacit.experiments.runner import prepare, run_all, run_once
+from tacit.experiments.spec import Experiment, for_each_epsilon
 
 SPEC_FIELDS = {
     "policy",
@@ -91,7 +94,46 @@ def test_statistics_are_over_runs() -> None:
     assert found["regret_std"] == pytest.approx(np.std([1.0, 3.0, 8.0], ddof=1))
     assert found["regret_curve_se"][-1] == pytest.approx(found["regret_se"])
     assert found["regret_max"] == 8.0
+    assert found["regret_median"] == 3.0
+    assert found["regrets"] == [1.0, 3.0, 8.0]
     assert found["epsilon_spent"] == 0.7
+
+
+@pytest.mark.parametrize("horizon", [7, 50, 120, 5_000])
+def test_the_curve_comes_with_its_rounds(horizon: int) -> None:
+    """A policy that always loses 1 has as much regret as rounds: the curve is its own x-axis."""
+    rounds = curve_rounds(horizon)
+    assert rounds.size == CURVE_POINTS
+    assert regret_curve(np.ones(horizon)) == list(rounds)
+    assert rounds[0] == max(1, round(horizon / CURVE_POINTS))
+    assert rounds[-1] == horizon
+
+
+def test_rows_have_regrets_in_the_order_of_runs() -> None:
+    (found,) = run_all([experiment()], runs=3, seed=5, jobs=2)
+    alone = [run_once(experiment(), 5, run).regret_curve[-1] for run in range(3)]
+    assert found["regrets"] == alone
+    assert found["regret_median"] == sorted(alone)[1]
+    assert found["regret_rounds"][-1] == 120
+
+
+def test_policies_are_told_the_bound_and_not_the_norm() -> None:
+    told = experiment(policy="greedy-mle", theta_bound=7.0)
+    assert told.make_policy(0).setting.theta_bound == 7.0
+    assert experiment(policy="greedy-mle").make_policy(0).setting.theta_bound == 2.0
+    assert told.environment() == experiment().environment()
+    (found,) = run_all([told], runs=1, seed=0)
+    assert (found["theta_norm"], found["theta_bound"]) == (2.0, 7.0)
+    assert run_all([experiment()], runs=1, seed=0)[0]["theta_bound"] == 2.0
+
+
+def test_digests_are_those_of_the_first_release() -> None:
+    """Options that came later must not change what experiments without them are known by."""
+    private = {"policy": "joint-glm", "contexts": "shift", "epsilon": 4.0, "delta": 0.02, "link": "logistic"}
+    large = {"dim": 5, "arms": 20, "horizon": 15_000, "theta_norm": 3.5, "options": {"factorization": "tree"}}
+    assert experiment().digest() == "3a25b8c7fe6b8a0f"
+    assert experiment(**private, **large).digest() == "03f60ae737698701"
+    assert experiment(theta_bound=3.0).digest() != experiment().digest()
 
 
 def test_regret_is_that_of_the_arms_played() -> None:
@@ -132,7 +174,8 @@ def test_a_torn_line_costs_one_run_only(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    "change", [{"dim": 4}, {"theta_norm": 2.5}, {"options": {"noise": "none"}}, {"contexts": "fixed"}]
+    "change",
+    [{"dim": 4}, {"theta_norm": 2.5}, {"theta_bound": 2.5}, {"options": {"noise": "none"}}, {"contexts": "fixed"}],
 )
 def test_a_journal_tells_experiments_apart(tmp_path: Path, change: dict[str, object]) -> None:
     journal = tmp_path / "journal.jsonl"
@@ -147,21 +190,21 @@ def test_a_journal_tells_experiments_apart(tmp_path: Path, change: dict[str, obj
 def test_a_journal_of_other_sources_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = tmp_path / "journal.jsonl"
     run_all([experiment()], runs=1, seed=0, journal=journal)
-    monkeypatch.setattr(runner, "source_digest", lambda: "another version")
+    monkeypatch.setattr(journals, "source_digest", lambda: "another version")
     assert Journal(journal).find(experiment(), 0, 0) is None
 
 
 def test_bad_settings_stop_before_the_first_run() -> None:
-    with pytest.raises(InvalidInput, match="no options"):
+    with pytest.raises(InvalidInput, match="does not know 'colour'"):
         prepare(experiment(options={"colour": "red"}))
     with pytest.raises(InvalidInput, match="contexts"):
         prepare(experiment(contexts="moon"))
 
 
 def test_private_policies_run_for_each_epsilon() -> None:
-    setting = {"link": "probit", "dim": 3, "arms": 5, "horizon": 100, "theta_norm": 2.0}
-    assert [e.epsilon for e in experiments_for("random", [1.0, 2.0], 0.1, setting)] == [None]
-    assert [e.label for e in experiments_for("joint-glm", [1.0, math.inf], 0.1, setting)] == [
-        "joint-glm eps=1",
-        "joint-glm eps=inf",
+    uniform, private = experiment(epsilon=3.0, delta=0.1), experiment(policy="joint-glm", delta=0.1)
+    assert [(e.epsilon, e.delta) for e in for_each_epsilon(uniform, [1.0, 2.0])] == [(None, None)]
+    assert [(e.label, e.delta) for e in for_each_epsilon(private, [1.0, math.inf])] == [
+        ("joint-glm eps=1", 0.1),
+        ("joint-glm eps=inf", 0.1),
     ]

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tacit.cli.shared import Delta, Jobs, Json, Seed, check_writable, messages, names, numbers, show, write_json
+from tacit.cli.shared import (
+    Delta,
+    Jobs,
+    Json,
+    Module,
+    Seed,
+    check_writable,
+    messages,
+    names,
+    numbers,
+    show,
+    write_json,
+)
 
 if TYPE_CHECKING:
     from tacit.audit.evidence import Evidence, Task
@@ -29,6 +41,7 @@ def audit(
     quick: Annotated[bool, typer.Option("--quick", help="A few minutes' worth, for every change of the code.")] = False,
     seed: Seed = 0,
     jobs: Jobs,
+    module: Module = None,
     json_file: Json = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw what the attacker saw.")] = None,
 ) -> None:
@@ -40,14 +53,30 @@ def audit(
       tacit audit all --quick
       tacit audit mutants
     """
+    from tacit.audit import evidence
     from tacit.audit.evidence import FULL, QUICK, Effort
+    from tacit.extensions import load_modules
 
     check_writable(json_file, plot)
     size = QUICK if quick else FULL
     effort = Effort(
         runs or size.mechanism, runs or size.policy, pairs or size.pairs, min(pairs or size.driven, size.driven)
     )
-    tasks = _tasks(name, numbers(epsilon, "--epsilon"), delta, confidence, effort, seed)
+    modules = load_modules(module or ())
+    if name == MUTANTS:
+        tasks = evidence.mutant_tasks()
+    else:
+        tasks = evidence.tasks_for(
+            _wanted(name),
+            epsilons=numbers(epsilon, "--epsilon"),
+            delta=delta,
+            confidence=confidence,
+            effort=effort,
+            seed=seed,
+            modules=modules,
+        )
+    if name == ALL:
+        tasks += evidence.paper_tasks(delta, seed) + evidence.mutant_tasks()
     found = _perform(tasks, jobs)
     show(_table(name, delta, confidence, found), json_file)
     write_json([evidence.row() for evidence in found], json_file)
@@ -59,18 +88,11 @@ def audit(
     _finish(found)
 
 
-def _tasks(name: str, epsilons: list[float], delta: float, confidence: float, effort: object, seed: int) -> list[Task]:
+def _wanted(name: str) -> list[str]:
     from tacit.audit import evidence
 
-    assert isinstance(effort, evidence.Effort)
-    if name == MUTANTS:
-        return evidence.mutant_tasks()
     known = evidence.names()
-    wanted = known if name == ALL else names(name, "NAME", [*known, ALL, MUTANTS])
-    tasks = evidence.tasks_for(wanted, epsilons=epsilons, delta=delta, confidence=confidence, effort=effort, seed=seed)
-    if name == ALL:
-        tasks += evidence.paper_tasks(delta, seed) + evidence.mutant_tasks()
-    return tasks
+    return known if name == ALL else names(name, "NAME", [*known, ALL, MUTANTS])
 
 
 def _perform(tasks: list[Task], jobs: int) -> list[Evidence]:

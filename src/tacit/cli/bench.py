@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import Annotated, Any
 
 import typer
 
 from tacit.cli.shared import (
-    ContextName,
+    CONTEXTS,
     Delta,
     Engine,
     Jobs,
+    Journal,
     Json,
-    LinkName,
+    Module,
     Runs,
     Seed,
+    ThetaBound,
     check_writable,
+    chosen_contexts,
+    chosen_links,
+    chosen_policies,
     integers,
+    load,
     messages,
-    names,
     numbers,
+    one,
     show,
     write_json,
     write_text,
 )
-
-if TYPE_CHECKING:
-    from tacit.experiments.spec import Experiment
 
 app = typer.Typer(help="Benchmarks: regret and speed of every policy.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -43,9 +46,7 @@ Markdown = Annotated[Path | None, typer.Option(metavar="FILE.md", help="Write th
 def regret(
     *,
     policies: Policies = None,
-    contexts: Annotated[str, typer.Option(metavar="KIND[,KIND...]", help="Kinds of contexts.")] = ",".join(
-        get_args(ContextName)
-    ),
+    contexts: Annotated[str, typer.Option(metavar="KIND[,KIND...]", help="Kinds of contexts.")] = CONTEXTS,
     links: Annotated[str, typer.Option(metavar="LINK[,LINK...]", help="Links.")] = "logistic,probit",
     dims: Dims = "3,5,10",
     epsilon: Annotated[str, typer.Option(metavar="E[,E...]", help="Privacy of private policies.")] = "1,4,8",
@@ -53,11 +54,13 @@ def regret(
     arms: Annotated[int, typer.Option(min=1, help="Arms in each round, K (assouad has 2 d).")] = 20,
     horizon: Annotated[int, typer.Option(min=1, help="Rounds, T.")] = 5_000,
     theta_norm: ThetaNorm = 3.0,
+    theta_bound: ThetaBound = None,
     runs: Runs = 5,
     seed: Seed = 0,
     jobs: Jobs,
     engine: Engine = "joblib",
-    journal: Annotated[Path | None, typer.Option(metavar="FILE", help="Finished runs, to go on after Ctrl-C.")] = None,
+    journal: Journal = None,
+    module: Module = None,
     markdown: Markdown = None,
     json_file: Json = None,
 ) -> None:
@@ -72,19 +75,16 @@ def regret(
     from tacit.experiments import leaderboard
 
     check_writable(markdown, json_file, journal)
-    kinds = names(contexts, "--contexts", get_args(ContextName))
-    wanted = leaderboard.grid(
-        policies=_policies(policies),
-        contexts=kinds,
-        links=names(links, "--links", get_args(LinkName)),
-        dims=integers(dims, "--dims"),
-        epsilons=numbers(epsilon, "--epsilon"),
-        delta=delta,
-        arms=arms,
-        horizon=horizon,
-        theta_norm=theta_norm,
-    )
-    experiments, refused = progress.runnable(wanted)
+    fixed: dict[str, Any] = {"modules": load(module), "arms": arms, "horizon": horizon}
+    fixed |= {"theta_norm": theta_norm, "theta_bound": theta_bound, "delta": delta}
+    kinds = chosen_contexts(contexts, "--contexts")
+    varied: dict[str, Any] = {
+        "link": chosen_links(links, "--links"),
+        "dim": integers(dims, "--dims"),
+        "contexts": kinds,
+    }
+    varied |= {"policy": chosen_policies(policies, "--policies")}
+    experiments, refused = progress.runnable(leaderboard.grid(fixed, varied, numbers(epsilon, "--epsilon")))
     outcome = progress.run(experiments, runs=runs, seed=seed, jobs=jobs, engine=engine, journal=journal)
     table = leaderboard.table(outcome.rows, kinds, [f"Left out: {text}" for text in refused])
     show(table, json_file)
@@ -100,12 +100,13 @@ def speed(
     dims: Dims = "3,5,10,20,50",
     arms: Annotated[str, typer.Option(metavar="K[,K...]", help="Numbers of arms.")] = "20",
     horizons: Annotated[str, typer.Option(metavar="T[,T...]", help="Horizons.")] = "10000",
-    link: Annotated[LinkName, typer.Option(help="Link; a policy without it takes its own first.")] = "logistic",
+    link: Annotated[str, typer.Option(help="Link; a policy without it takes its own first.")] = "logistic",
     epsilon: Annotated[float, typer.Option(help="Privacy of private policies.")] = 4.0,
     delta: Delta = 1e-5,
     theta_norm: ThetaNorm = 3.0,
     repeats: Annotated[int, typer.Option(min=1, help="The best of so many counts.")] = 3,
     seconds: Annotated[float, typer.Option(help="A run that takes longer is cut, and not repeated.")] = 20.0,
+    module: Module = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw cost against d and T.")] = None,
     markdown: Markdown = None,
     history: Annotated[
@@ -113,7 +114,7 @@ def speed(
     ] = None,
     json_file: Json = None,
 ) -> None:
-    """Microseconds per round, latency of single decisions and memory, beside the floor of the machine.
+    """Microseconds per round, latency of single decisions, memory, and how they grow with d and T.
 
     One process, one policy after the other: run it on an idle machine.
 
@@ -127,17 +128,11 @@ def speed(
     from tacit.experiments import speed as measuring
 
     check_writable(plot, history, markdown, json_file)
-    wanted = _speed_grid(
-        _policies(policies),
-        integers(dims, "--dims"),
-        integers(arms, "--arms"),
-        integers(horizons, "--horizons"),
-        link,
-        epsilon,
-        delta,
-        theta_norm,
-    )
-    experiments, refused = progress.runnable(wanted)
+    fixed: dict[str, Any] = {"modules": load(module), "theta_norm": theta_norm, "delta": delta}
+    fixed |= {"link": one(chosen_links(link, "--link"), "--link")}
+    varied: dict[str, Any] = {"policy": chosen_policies(policies, "--policies"), "dim": integers(dims, "--dims")}
+    varied |= {"arms": integers(arms, "--arms"), "horizon": integers(horizons, "--horizons")}
+    experiments, refused = progress.runnable(measuring.grid(fixed, varied, epsilon))
     rows = []
     with progress.bar("measurements", len(experiments)) as (bar, task):
         for experiment in experiments:
@@ -158,43 +153,3 @@ def speed(
 
         plots.cost(rows, plot)
         messages().print(f"Figure: {plot}")
-
-
-def _policies(text: str | None) -> list[str]:
-    from tacit.policies.registry import POLICIES
-
-    return list(POLICIES) if text is None else names(text, "--policies", list(POLICIES))
-
-
-def _speed_grid(
-    policies: list[str],
-    dims: list[int],
-    arms: list[int],
-    horizons: list[int],
-    link: str,
-    epsilon: float,
-    delta: float,
-    theta_norm: float,
-) -> list[Experiment]:
-    from tacit.experiments.spec import experiments_for
-    from tacit.policies.registry import policy_class
-
-    return [
-        experiment
-        for policy in policies
-        for dim in dims
-        for count in arms
-        for horizon in horizons
-        for experiment in experiments_for(
-            policy,
-            [epsilon],
-            delta,
-            {
-                "link": link if link in policy_class(policy).links else policy_class(policy).links[0],
-                "dim": dim,
-                "arms": count,
-                "horizon": horizon,
-                "theta_norm": theta_norm,
-            },
-        )
-    ]

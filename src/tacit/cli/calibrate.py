@@ -6,7 +6,19 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.cli.shared import Delta, Json, LinkName, check_writable, names, show, write_json
+from tacit.cli.shared import (
+    Delta,
+    Json,
+    Link,
+    check_writable,
+    chosen_links,
+    known_policies,
+    names,
+    one,
+    option_names,
+    show,
+    write_json,
+)
 
 app = typer.Typer(help="Noise scales for a budget.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -20,7 +32,7 @@ def joint(
     delta: Delta = 1e-5,
     horizon: Annotated[int, typer.Option(min=1, help="Rounds, T.")] = 15_000,
     dim: Dim = 5,
-    link: Annotated[LinkName, typer.Option(help="Link of the rewards.")] = "logistic",
+    link: Link = "logistic",
     theta_norm: Annotated[float, typer.Option(help="Bound on the parameter's length, S.")] = 3.5,
     policy: Annotated[str, typer.Option(help="A joint-private policy that releases a stream.")] = "joint-glm",
     json_file: Json = None,
@@ -35,6 +47,7 @@ def joint(
 
     check_writable(json_file)
     names(policy, "--policy", _streamed_policies())
+    one(chosen_links(link, "--link"), "--link")
     reports = joint_report(
         policy, epsilon=epsilon, delta=delta, horizon=horizon, dim=dim, link=link, theta_norm=theta_norm
     )
@@ -44,16 +57,10 @@ def joint(
 
 
 def _streamed_policies() -> list[str]:
-    from dataclasses import fields
+    from tacit.policies.registry import policy_class
 
-    from tacit.policies.registry import POLICIES, policy_class
-
-    classes = {name: policy_class(name) for name in POLICIES}
-    return [
-        name
-        for name, found in classes.items()
-        if found.guarantee == "joint" and any(field.name == "factorization" for field in fields(found.options_type))
-    ]
+    joint = [name for name in known_policies() if policy_class(name).guarantee == "joint"]
+    return [name for name in joint if "factorization" in option_names(name)]
 
 
 _SHUFFLE_LINES = {

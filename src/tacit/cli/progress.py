@@ -17,7 +17,7 @@ from tacit.errors import TacitError
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from tacit.experiments.runner import Row
+    from tacit.experiments.results import Row
     from tacit.experiments.spec import Experiment
 
 _SLOW_START = 2.0
@@ -52,7 +52,7 @@ def run(
     engine: str = "joblib",
     journal: Path | None = None,
 ) -> Outcome:
-    """Run all experiments and show runs done, runs left and time left on standard error."""
+    """Run all experiments and show on standard error how many runs are done, and the time that remains."""
     from tacit.experiments.runner import run_all
 
     prepare(experiments, jobs, engine)
@@ -79,7 +79,7 @@ def run(
 
 @contextmanager
 def bar(title: str, total: int) -> Iterator[tuple[Progress, TaskID]]:
-    """A bar with counts and times."""
+    """A progress bar: how many are done, time elapsed and time remaining."""
     from rich import progress as parts
 
     columns = (
@@ -88,9 +88,9 @@ def bar(title: str, total: int) -> Iterator[tuple[Progress, TaskID]]:
         parts.MofNCompleteColumn(),
         parts.TextColumn("done,"),
         parts.TimeElapsedColumn(),
-        parts.TextColumn("gone,"),
+        parts.TextColumn("elapsed,"),
         parts.TimeRemainingColumn(),
-        parts.TextColumn("left"),
+        parts.TextColumn("remaining"),
     )
     with parts.Progress(*columns, console=messages()) as progress:
         yield progress, progress.add_task(title, total=total)

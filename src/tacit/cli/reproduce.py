@@ -11,7 +11,7 @@ from tacit.cli.shared import Engine, Jobs, Json, Runs, Seed, check_writable, mes
 
 if TYPE_CHECKING:
     from tacit.experiments.reproduce import Study
-    from tacit.experiments.runner import Row
+    from tacit.experiments.results import Row
 
 StudyName = Literal["table1", "logistic", "probit", "all"]
 

@@ -5,23 +5,24 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from tacit.errors import TacitError
-from tacit.glm.link_names import LinkName as LinkName
+from tacit.experiments.engines import EngineName
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from tacit.experiments.tables import Table
 
-ContextName = Literal["ball", "fixed", "shift", "assouad"]
-EngineName = Literal["joblib", "ray"]
+CONTEXTS = "ball,fixed,shift,assouad"
+"""The package's own kinds of contexts: known without an import of anything heavy."""
 INTERRUPTED = 130
 _PIPE_WIDTH = 180
 
@@ -70,7 +71,7 @@ def show(table: Table, json_file: str | None = None) -> None:
     """Print a table with its title and notes."""
     console = results(json_file)
     console.print(f"\n{table.title}", style="bold")
-    console.print(table.rich())
+    console.print(table.rich(console.width))
     for note in table.notes:
         console.print(note, style="dim")
 
@@ -115,6 +116,61 @@ def names(text: str, flag: str, known: Sequence[str]) -> list[str]:
     return found
 
 
+def load(modules: Iterable[str] | None) -> tuple[str, ...]:
+    """Import the modules of ``--module``, and give their names as experiments take them."""
+    from tacit.extensions import load_modules
+
+    return tuple(module.name for module in load_modules(dict.fromkeys(modules or ())))
+
+
+def known_policies() -> list[str]:
+    """Every policy, those of modules that were loaded included."""
+    from tacit.policies.registry import policy_names
+
+    return list(policy_names())
+
+
+def chosen_policies(text: str | None, flag: str, default: Sequence[str] | None = None) -> list[str]:
+    """The policies of a comma-separated list; without one ``default``, else all that are known."""
+    return names(text, flag, known_policies()) if text is not None else list(default or known_policies())
+
+
+def chosen_links(text: str, flag: str) -> list[str]:
+    """The links of a comma-separated list."""
+    from tacit.glm.link_names import LINK_NAMES
+
+    return names(text, flag, list(LINK_NAMES))
+
+
+def chosen_contexts(text: str, flag: str) -> list[str]:
+    """The kinds of contexts of a comma-separated list."""
+    from tacit.environments import ENVIRONMENTS
+
+    return names(text, flag, list(ENVIRONMENTS))
+
+
+def one(found: Sequence[str], flag: str) -> str:
+    """The name, where only one can be used."""
+    if len(found) != 1:
+        raise Refused(f"{flag} takes one name, not {len(found)}: {', '.join(found)}")
+    return found[0]
+
+
+def option_names(policy: str) -> list[str]:
+    """The fields that a policy's configuration has beyond those of every policy."""
+    from tacit.policies.config import PrivateConfig
+
+    common = {field.name for field in fields(PrivateConfig)}
+    return [name for name in field_names(policy) if name not in common]
+
+
+def field_names(policy: str) -> list[str]:
+    """All fields of a policy's configuration."""
+    from tacit.policies.registry import policy_class
+
+    return [field.name for field in fields(policy_class(policy).config_type)]
+
+
 def numbers(text: str, flag: str) -> list[float]:
     """Comma-separated positive numbers; ``inf`` is one."""
     try:
@@ -144,4 +200,12 @@ Seed = Annotated[int, typer.Option(min=0, help="Same seed, same rows, whatever -
 Jobs = Annotated[int, typer.Option(min=1, default_factory=cores, show_default="all cores", help="Processes at work.")]
 Engine = Annotated[EngineName, typer.Option(help="Where runs go: this machine, or a Ray cluster (tacit[ray]).")]
 Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - for standard output.")]
+Link = Annotated[str, typer.Option(metavar="LINK", help="logistic, probit, identity, log, or one of your own.")]
+Module = Annotated[
+    list[str] | None, typer.Option(metavar="NAME", help="Import your policies, links, environments; may be repeated.")
+]
+Journal = Annotated[Path | None, typer.Option(metavar="FILE", help="Finished runs, to go on after Ctrl-C.")]
+ThetaBound = Annotated[
+    float | None, typer.Option(help="Bound on it that policies are told.", show_default="the length itself")
+]
 Delta = Annotated[float, typer.Option(help="Privacy delta, between 0 and 1.")]

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.cli.shared import (
-    ContextName,
     Delta,
     Engine,
     Jobs,
+    Journal,
     Json,
-    LinkName,
+    Link,
+    Module,
     Refused,
     Runs,
     Seed,
+    ThetaBound,
     check_writable,
+    chosen_contexts,
+    chosen_links,
+    chosen_policies,
+    field_names,
+    load,
     messages,
-    names,
     numbers,
+    one,
     show,
     write_json,
 )
@@ -31,8 +37,7 @@ if TYPE_CHECKING:
     from tacit.experiments.spec import Experiment
 
 _DEFAULT_POLICIES = ("stream-glm", "joint-glm", "rs-glinucb", "random")
-_COMMON_OPTIONS = ("noise", "rounds_per_user", "kappa", "kappa_star", "reward_window")
-_OWN_FLAGS = {"theta_bound": "--theta-norm"} | {
+_OWN_FLAGS = {"theta_bound": "--theta-bound"} | {
     name: f"--{name}" for name in ("dim", "horizon", "link", "epsilon", "delta", "seed")
 }
 
@@ -43,14 +48,17 @@ def simulate(
         str | None,
         typer.Option(metavar="NAME[,NAME...]", help="Policies; see: tacit policies.", show_default="ours, baselines"),
     ] = None,
-    link: Annotated[LinkName, typer.Option(help="Link of the rewards.")] = "logistic",
+    link: Link = "logistic",
     dim: Annotated[int, typer.Option(min=1, help="Features of an arm, d.")] = 5,
     arms: Annotated[int, typer.Option(min=1, help="Arms in each round, K (assouad has 2 d).")] = 20,
     horizon: Annotated[int, typer.Option(min=1, help="Rounds, T.")] = 5_000,
     theta_norm: Annotated[float, typer.Option(help="Length of the true parameter, S.")] = 3.0,
+    theta_bound: ThetaBound = None,
     epsilon: Annotated[str, typer.Option(metavar="E[,E...]", help="Privacy of private policies; inf: no noise.")] = "4",
     delta: Delta = 1e-5,
-    contexts: Annotated[ContextName, typer.Option(help="How arms come about.")] = "ball",
+    contexts: Annotated[
+        str, typer.Option(metavar="KIND", help="ball, fixed, shift, assouad, or one of your own.")
+    ] = "ball",
     runs: Runs = 10,
     seed: Seed = 0,
     jobs: Jobs,
@@ -58,6 +66,8 @@ def simulate(
     option: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="For the policies that know KEY; may be repeated.")
     ] = None,
+    journal: Journal = None,
+    module: Module = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the regret curves.")] = None,
     json_file: Json = None,
 ) -> None:
@@ -70,21 +80,31 @@ def simulate(
       tacit simulate --policy joint-glm,random --epsilon 1,4,inf
       tacit simulate --policy joint-glm --option factorization=tree --json rows.json
       tacit simulate --contexts shift --link probit --horizon 20000 --plot regret.png
+      tacit simulate --module my_module --contexts mine
     """
     from tacit.cli import progress
+    from tacit.environments import arms_of
     from tacit.experiments import tables
+    from tacit.experiments.spec import Experiment
 
-    check_writable(plot, json_file)
-    setting = {
-        "link": link,
-        "dim": dim,
-        "arms": _arms(contexts, dim, arms),
-        "horizon": horizon,
-        "theta_norm": theta_norm,
-        "contexts": contexts,
-    }
-    experiments = _experiments(_policies(policy), numbers(epsilon, "--epsilon"), delta, setting, _parse(option or []))
-    outcome = progress.run(experiments, runs=runs, seed=seed, jobs=jobs, engine=engine)
+    check_writable(plot, json_file, journal)
+    modules = load(module)
+    chosen = chosen_policies(policy, "--policy", _DEFAULT_POLICIES)
+    kind = one(chosen_contexts(contexts, "--contexts"), "--contexts")
+    base = Experiment(
+        policy=chosen[0],
+        link=one(chosen_links(link, "--link"), "--link"),
+        dim=dim,
+        arms=arms_of(kind, dim, arms),
+        horizon=horizon,
+        theta_norm=theta_norm,
+        theta_bound=theta_bound,
+        contexts=kind,
+        delta=delta,
+        modules=modules,
+    )
+    experiments = _experiments(base, chosen, numbers(epsilon, "--epsilon"), _parse(option or []))
+    outcome = progress.run(experiments, runs=runs, seed=seed, jobs=jobs, engine=engine, journal=journal)
     show(tables.simulation(outcome.rows), json_file)
     write_json(outcome.rows, json_file)
     if plot is not None and outcome.rows:
@@ -93,18 +113,6 @@ def simulate(
         plots.curves([(f"{link}, d = {dim}, S = {theta_norm:g}, {contexts}", outcome.rows)], plot)
         messages().print(f"Figure: {plot}")
     outcome.finish()
-
-
-def _policies(text: str | None) -> list[str]:
-    from tacit.policies.registry import POLICIES
-
-    if text is None:
-        return [name for name in _DEFAULT_POLICIES if name in POLICIES]
-    return names(text, "--policy", list(POLICIES))
-
-
-def _arms(contexts: str, dim: int, arms: int) -> int:
-    return 2 * dim if contexts == "assouad" else arms
 
 
 def _parse(texts: list[str]) -> dict[str, Any]:
@@ -123,22 +131,20 @@ def _parse(texts: list[str]) -> dict[str, Any]:
 
 
 def _experiments(
-    policies: list[str], epsilons: list[float], delta: float, setting: dict[str, Any], options: dict[str, Any]
+    base: Experiment, policies: list[str], epsilons: list[float], options: dict[str, Any]
 ) -> list[Experiment]:
     """Each option goes to the policies that know it; one that nobody knows is an error."""
-    from tacit.experiments.spec import experiments_for
-    from tacit.policies.registry import policy_class
+    from dataclasses import replace
 
-    known = {name: {field.name for field in fields(policy_class(name).options_type)} for name in policies}
-    everywhere = set(_COMMON_OPTIONS)
+    from tacit.experiments.spec import for_each_epsilon
+
+    known = {name: set(field_names(name)) - set(_OWN_FLAGS) for name in policies}
     for key in options:
-        if key not in everywhere.union(*known.values()):
+        if not any(key in keys for keys in known.values()):
             offer = "; ".join(f"{name}: {', '.join(sorted(keys)) or 'none'}" for name, keys in known.items())
             raise Refused(f"--option {key}: no chosen policy knows it. Their options are {offer}")
-    return [
-        experiment
-        for name in policies
-        for experiment in experiments_for(
-            name, epsilons, delta, setting, {key: options[key] for key in options if key in known[name] | everywhere}
-        )
-    ]
+    found: list[Experiment] = []
+    for name in policies:
+        own = {key: value for key, value in options.items() if key in known[name]}
+        found += for_each_epsilon(replace(base, policy=name, options=own), epsilons)
+    return found

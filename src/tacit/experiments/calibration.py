@@ -8,8 +8,8 @@ from typing import Any
 
 from tacit.errors import InvalidInput
 from tacit.experiments.tables import Table, number
+from tacit.policies.continual_policy import ContinualPolicy
 from tacit.policies.registry import make_policy
-from tacit.policies.streamed import StreamedPolicy
 from tacit.privacy.events import RenyiRelease
 from tacit.privacy.factorization import FACTORIZATIONS, make_factorization, worst_prefix_sd
 
@@ -35,16 +35,15 @@ def joint_report(
             seed=0,
             factorization=name,
         )
-        if not isinstance(made, StreamedPolicy):
+        if not isinstance(made, ContinualPolicy):
             raise InvalidInput(f"{policy} does not learn through a continual release: there is nothing to calibrate")
         reports += [*_streams(made, name, horizon), *_calls(made, name)]
     return reports
 
 
-def _streams(policy: StreamedPolicy, name: str, horizon: int) -> list[Report]:
+def _streams(policy: ContinualPolicy, name: str, horizon: int) -> list[Report]:
     factorization = make_factorization(name, horizon)
     per_unit, column_norm = worst_prefix_sd(factorization), factorization.column_norm
-    assert policy.ledger is not None
     reports = []
     for entry in policy.ledger.entries:
         event = entry.event
@@ -64,7 +63,7 @@ def _streams(policy: StreamedPolicy, name: str, horizon: int) -> list[Report]:
     return reports
 
 
-def _calls(policy: StreamedPolicy, name: str) -> list[Report]:
+def _calls(policy: ContinualPolicy, name: str) -> list[Report]:
     """Optimizer calls get what the stream leaves, each its own share."""
     reports = []
     for event in policy.planned_calls():

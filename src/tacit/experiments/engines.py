@@ -54,7 +54,8 @@ class Joblib:
 class Ray:
     """A Ray cluster: the one that ``RAY_ADDRESS`` names, else one of ``jobs`` cores on this machine.
 
-    Its machines need the same version of the package.  A cluster that was started here ends with the tasks.
+    Its machines need the same version of the package, and the modules that experiments name.  A cluster that was
+    started here ends with the tasks.
     """
 
     jobs: int = 1

@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from tacit.experiments.runner import Row
-from tacit.experiments.spec import Experiment, experiments_for
-from tacit.experiments.tables import Table, epsilon_text, mean_and_error
+from tacit.environments import arms_of
+from tacit.experiments.results import Row
+from tacit.experiments.spec import Experiment, combinations, for_each_epsilon
+from tacit.experiments.tables import Table, epsilon_text, mean_and_error, median, norm_text
 from tacit.policies.registry import policy_class
 
 
-def grid(
-    *,
-    policies: Sequence[str],
-    contexts: Sequence[str],
-    links: Sequence[str],
-    dims: Sequence[int],
-    epsilons: Sequence[float],
-    delta: float,
-    arms: int,
-    horizon: int,
-    theta_norm: float,
-) -> list[Experiment]:
-    """All combinations whose link the policy supports; `assouad` has 2 d arms."""
+def grid(fixed: Mapping[str, Any], varied: Mapping[str, Sequence[Any]], epsilons: Sequence[float]) -> list[Experiment]:
+    """All combinations whose link the policy supports, private policies once for each epsilon."""
     return [
         experiment
-        for link in links
-        for dim in dims
-        for kind in contexts
-        for policy in policies
-        if link in policy_class(policy).links
-        for experiment in experiments_for(
-            policy,
-            list(epsilons),
-            delta,
-            {
-                "link": link,
-                "dim": dim,
-                "arms": 2 * dim if kind == "assouad" else arms,
-                "horizon": horizon,
-                "theta_norm": theta_norm,
-                "contexts": kind,
-            },
+        for chosen in combinations(fixed, varied)
+        if chosen.link in policy_class(chosen.policy).links
+        for experiment in for_each_epsilon(
+            replace(chosen, arms=arms_of(chosen.contexts, chosen.dim, chosen.arms)), epsilons
         )
     ]
 
@@ -54,13 +33,17 @@ def table(rows: Sequence[Row], contexts: Sequence[str], notes: Sequence[str] = (
         group = [row for row in rows if (row["link"], row["dim"]) == (link, dim)]
         cells += [(link, str(dim), *line) for line in _ranked(group, contexts)]
         rules.add(len(cells) - 1)
-    columns = ("link", "d", "policy", "epsilon", *contexts, "vs best")
-    return Table(_title(rows), columns, tuple(cells), labels=3, rules=frozenset(rules), notes=(_HOW, *notes))
+    figures = [heading for kind in contexts for heading in (kind, "median")]
+    columns = ("link", "d", "policy", "ε", *figures, "vs\nbest")
+    last = len(columns) - 1
+    narrow = ((2, 0), (1, 3), *((position, position + 1) for position in range(4, last, 2)), (last,))
+    notes = (_HOW, *notes)
+    return Table(_title(rows), columns, tuple(cells), labels=3, rules=frozenset(rules), notes=notes, narrow=narrow)
 
 
 _HOW = (
-    "Mean and standard error of the cumulative regret. vs best: ratio to the best policy of the same link and d, "
-    "averaged over contexts."
+    "Mean, standard error and median of the cumulative regret. vs best: ratio of means to the best policy of the same "
+    "link and d, averaged over contexts."
 )
 
 
@@ -68,7 +51,7 @@ def _title(rows: Sequence[Row]) -> str:
     if not rows:
         return "Leaderboard: no run was finished"
     row = rows[0]
-    return f"Leaderboard: T = {row['horizon']:,}, S = {row['theta_norm']:g}, {row['runs']} runs"
+    return f"Leaderboard: T = {row['horizon']:,}, {norm_text(row)}, {row['runs']} runs"
 
 
 def _kinds(group: Sequence[Row]) -> set[str]:
@@ -81,6 +64,10 @@ def _ranked(group: Sequence[Row], contexts: Sequence[str]) -> list[tuple[str, ..
     for policy, epsilon in dict.fromkeys((row["policy"], row["epsilon"]) for row in group):
         own = {row["contexts"]: row for row in group if (row["policy"], row["epsilon"]) == (policy, epsilon)}
         ratio = sum(row["regret_mean"] / max(best[kind], 1e-9) for kind, row in own.items()) / len(own)
-        texts = [mean_and_error(own[kind]) if kind in own else "" for kind in contexts]
+        texts = [text for kind in contexts for text in _figures(own.get(kind))]
         lines.append((ratio, (policy, epsilon_text(epsilon), *texts, f"{ratio:.1f}")))
     return [cells for _, cells in sorted(lines, key=lambda line: line[0])]
+
+
+def _figures(row: Row | None) -> tuple[str, str]:
+    return ("", "") if row is None else (mean_and_error(row), median(row))

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from tacit.experiments.runner import Row
+from tacit.experiments.results import Row
 from tacit.experiments.tables import epsilon_text
 
 # Okabe and Ito's colours, without the yellow, which is too faint for lines.
@@ -99,8 +99,7 @@ def _plain_log_ticks(axis: Axes) -> None:
 
 def _draw_curve(axis: Axes, row: Row, look: Look, dash: Any, *, first: int, with_result: bool) -> None:
     """``first`` leaves out the zero at the start, which a logarithmic axis cannot show."""
-    count = len(row["regret_curve"])
-    rounds = [row["horizon"] * step / count for step in range(first, count + 1)]
+    rounds = [0, *row["regret_rounds"]][first:]
     means, errors = [0.0, *row["regret_curve"]][first:], [0.0, *row["regret_curve_se"]][first:]
     name = row["policy"] if row["epsilon"] is None else f"{row['policy']}, ε = {epsilon_text(row['epsilon'])}"
     axis.plot(

@@ -9,9 +9,9 @@ from typing import Any
 
 from tacit.experiments import published
 from tacit.experiments.published import Figure
-from tacit.experiments.runner import Row
+from tacit.experiments.results import Row
 from tacit.experiments.spec import Experiment
-from tacit.experiments.tables import Table, mean_and_error, number
+from tacit.experiments.tables import Table, mean_and_error, median, number
 from tacit.policies.registry import POLICIES, policy_class
 
 PAPER_DELTA = 0.02
@@ -79,7 +79,7 @@ def _setting(link: str, dim: int, horizon: int, theta_norm: float) -> dict[str, 
 
 def table1(theta_norms: Sequence[float] = (2.0, 2.5, 3.0)) -> Study:
     """Table 1 of the paper: probit, d = 3, T = 5,000, three radii and with them three kappas."""
-    names = {norm: f"S={norm:g}, κ≈{published.KAPPA[norm]:g}" for norm in theta_norms}
+    names = {norm: f"S={norm:g}, κ≈{published.KAPPA[norm]:.4g}" for norm in theta_norms}
     lines = [Line("glm-ucb"), Line("gloc"), *_private_lines((4, 6, 8)), Line("rs-glinucb"), Line("random")]
     return _study(
         "table1",
@@ -163,22 +163,25 @@ def table(study: Study, rows: Sequence[Row]) -> Table:
     cells = [(line.title, *_cells(study, line, rows)) for line in study.lines]
     skipped = (f"Not in this build, left out: {', '.join(study.skipped)}.",) if study.skipped else ()
     notes = (*study.notes, *_guarantees(study), *skipped)
-    return Table(study.title, ("policy", *_columns(study)), tuple(cells), notes=notes)
+    columns = ("policy", *_columns(study))
+    narrow = [group for start in range(1, len(columns), 3) for group in ((start,), (start + 1, start + 2))]
+    return Table(study.title, columns, tuple(cells), notes=notes, narrow=((0,), *narrow))
 
 
 def _columns(study: Study) -> list[str]:
-    """Two columns for each setting; narrow ones, so that Table 1 fits a terminal of 80 columns."""
+    """Three columns for each setting, narrow ones; a terminal of 80 columns has medians below means."""
     if len(study.settings) == 1:
-        return ["published", "ours"]
+        return ["published", "ours", "median"]
     halves = [setting.partition(", ") for setting in study.settings]
-    return [text for first, _, second in halves for text in (f"{first}\npaper", f"{second}\nours")]
+    return [heading for first, _, second in halves for heading in (f"{first}\npaper", f"{second}\nours", "median")]
 
 
 def _cells(study: Study, line: Line, rows: Sequence[Row]) -> list[str]:
     cells = []
     for setting in study.settings:
         figure, row = study.figure(line, setting), _find(study.experiment(line, setting), rows)
-        cells += [number(figure.regret) if figure else "", mean_and_error(row) if row else ""]
+        ours = (mean_and_error(row), median(row)) if row else ("", "")
+        cells += [number(figure.regret) if figure else "", *ours]
     return cells
 
 
@@ -189,7 +192,7 @@ def _guarantees(study: Study) -> tuple[str, ...]:
     told = "; ".join(f"{policy}: {model} DP" for policy, model in models.items())
     return (
         "Joint-private policies stand beside the paper's Private-GLM at the same epsilon.",
-        f"Ours: mean and standard error; {told}; replacement adjacency, exact ledger.",
+        f"Ours: mean, standard error and median; {told}; replacement adjacency, exact ledger.",
     )
 
 

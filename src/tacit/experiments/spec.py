@@ -5,12 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
-from tacit.environments.synthetic import Environment, make_environment
-from tacit.policies.base import Policy
+from tacit.environments import Environment, make_environment
+from tacit.extensions import load_modules
 from tacit.policies.registry import make_policy, policy_class
+
+if TYPE_CHECKING:
+    from tacit import Policy
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,10 @@ class Experiment:
     epsilon: float | None = None
     delta: float | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    theta_bound: float | None = None
+    """What the policy is told of the length of theta*; its true length unless given."""
+    modules: tuple[str, ...] = ()
+    """Modules that register the policy, the link or the environment; every process that takes part imports them."""
 
     @property
     def label(self) -> str:
@@ -37,12 +46,23 @@ class Experiment:
         epsilon = "inf" if math.isinf(self.epsilon) else f"{self.epsilon:g}"
         return f"{self.policy} eps={epsilon}{extras}"
 
+    @property
+    def told_bound(self) -> float:
+        """The bound on the length of theta* that the policy is told."""
+        return self.theta_norm if self.theta_bound is None else self.theta_bound
+
     def digest(self) -> str:
-        """Identifies the experiment in files of finished runs."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+        """Identifies the experiment in files of finished runs; modules count with what their files hold."""
+        modules = [(module.name, module.digest) for module in load_modules(self.modules)]
+        told = asdict(self) | {"modules": modules}
+        for key in ("theta_bound", "modules"):  # an experiment without them keeps the digest that it had before them
+            if not told[key]:
+                del told[key]
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
     def environment(self) -> Environment:
         """The environment; the one place where theta* is known."""
+        load_modules(self.modules)
         return make_environment(
             link=self.link,
             dim=self.dim,
@@ -54,6 +74,7 @@ class Experiment:
 
     def make_policy(self, seed: int) -> Policy:
         """A fresh policy, told public constants only."""
+        largest_reward = self.environment().setting.largest_reward
         return make_policy(
             self.policy,
             dim=self.dim,
@@ -61,18 +82,22 @@ class Experiment:
             epsilon=self.epsilon,
             delta=self.delta,
             link=self.link,
-            theta_bound=self.theta_norm,
-            reward_bound=self.environment().largest_reward,
+            theta_bound=self.told_bound,
+            reward_bound=largest_reward,
             seed=seed,
             **self.options,
         )
 
 
-def experiments_for(
-    policy: str, epsilons: list[float], delta: float, setting: dict[str, Any], options: dict[str, Any] | None = None
-) -> list[Experiment]:
-    """One experiment for each epsilon when the policy is private, else one without."""
-    extras = options or {}
-    if policy_class(policy).guarantee == "none":
-        return [Experiment(policy=policy, options=extras, **setting)]
-    return [Experiment(policy=policy, epsilon=epsilon, delta=delta, options=extras, **setting) for epsilon in epsilons]
+def combinations(fixed: Mapping[str, Any], varied: Mapping[str, Sequence[Any]]) -> Iterator[Experiment]:
+    """Experiments of these fields, one for each combination of the varied ones; the last of them varies fastest."""
+    for values in product(*varied.values()):
+        yield Experiment(**fixed, **dict(zip(varied, values, strict=True)))
+
+
+def for_each_epsilon(experiment: Experiment, epsilons: Sequence[float]) -> list[Experiment]:
+    """The experiment once for each epsilon when its policy is private, else once without epsilon and delta."""
+    load_modules(experiment.modules)
+    if policy_class(experiment.policy).guarantee == "none":
+        return [replace(experiment, epsilon=None, delta=None)]
+    return [replace(experiment, epsilon=epsilon) for epsilon in epsilons]

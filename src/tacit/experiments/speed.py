@@ -1,4 +1,4 @@
-"""Speed of policies: cost of a round, latency of a decision, memory of the state, and the floor beneath them."""
+"""Speed of policies: cost of a round, beside that of the environment alone; latency of a decision; memory."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit._version import __version__
-from tacit.experiments import floor
-from tacit.experiments.runner import Row, prepare
-from tacit.experiments.spec import Experiment
+from tacit.experiments.results import Row, described
+from tacit.experiments.runner import prepare
+from tacit.experiments.spec import Experiment, combinations, for_each_epsilon
 from tacit.experiments.tables import Table, epsilon_text, number
+from tacit.policies.registry import policy_class
 from tacit.policies.state import size_in_bytes
 from tacit.typing import FloatArray
 
@@ -39,9 +40,14 @@ def environment_floor(experiment: Experiment) -> float:
     return 1e6 * (time.perf_counter() - started) / rounds
 
 
-def bare_floor(experiment: Experiment) -> float:
-    """Microseconds per round of the policy's arithmetic as one compiled loop, environment included."""
-    return floor.play_floor(experiment, np.random.default_rng(0), 0).us_per_round
+def grid(fixed: Mapping[str, Any], varied: Mapping[str, Sequence[Any]], epsilon: float) -> list[Experiment]:
+    """All combinations; a policy that does not support the link takes the first one that it supports."""
+    found: list[Experiment] = []
+    for chosen in combinations(fixed, varied):
+        supported = policy_class(chosen.policy).links
+        link = chosen.link if chosen.link in supported else next(iter(supported))
+        found += for_each_epsilon(replace(chosen, link=link), [epsilon])
+    return found
 
 
 class Run(NamedTuple):
@@ -55,28 +61,18 @@ class Run(NamedTuple):
 def measure(experiment: Experiment, repeats: int = 3, seconds: float = RUN_SECONDS) -> Row:
     """The best of ``repeats`` whole runs, compiled beforehand, and the latency of single calls."""
     prepare(experiment, min(experiment.horizon, LATENCY_ROUNDS))
-    own = floor.covers(experiment)
-    floor_of = bare_floor if own else environment_floor
-    floor_of(replace(experiment, horizon=16))  # compiles it
-    best, floor_us = whole_run(experiment, seconds), floor_of(experiment)
+    best, floor_us = whole_run(experiment, seconds), environment_floor(experiment)
     for _ in range(repeats - 1):
         if best.us_per_round * best.rounds > 0.5e6 * seconds:
             break
         # In turn, so that a machine that slows down slows down both.
         best = min(best, whole_run(experiment, seconds))
-        floor_us = min(floor_us, floor_of(experiment))
+        floor_us = min(floor_us, environment_floor(experiment))
     select, update = _latencies(experiment)
-    return {
-        "policy": experiment.policy,
-        "epsilon": experiment.epsilon,
-        "link": experiment.link,
-        "dim": experiment.dim,
-        "arms": experiment.arms,
-        "horizon": experiment.horizon,
+    return described(experiment) | {
         "us_per_round": best.us_per_round,
         "rounds": best.rounds,
         "floor_us": floor_us,
-        "floor": "bare loop" if own else "environment",
         "ratio": best.us_per_round / floor_us,
         "state_bytes": best.state_bytes,
         "process_peak_bytes": _process_peak(),
@@ -129,10 +125,6 @@ def _percentile(values: FloatArray, share: int) -> float:
     return float(np.percentile(values, share))
 
 
-def _ratio(row: Row) -> str:
-    return f"{row['ratio']:.1f}{'*' if row['floor'] == 'bare loop' else ''}"
-
-
 def _horizon(row: Row) -> str:
     return f"{row['horizon']:,}" if row["rounds"] == row["horizon"] else f"{row['rounds']:,} of {row['horizon']:,}"
 
@@ -148,7 +140,7 @@ def table(rows: Sequence[Row], before: Mapping[str, float]) -> Table:
             _horizon(row),
             number(row["us_per_round"]),
             number(row["floor_us"]),
-            _ratio(row),
+            f"{row['ratio']:.1f}",
             f"{row['select_p50_us']:.0f} / {row['select_p99_us']:.0f}",
             f"{row['update_p50_us']:.0f} / {row['update_p99_us']:.0f}",
             f"{row['state_bytes'] / 1024:,.1f}",
@@ -165,18 +157,18 @@ def table(rows: Sequence[Row], before: Mapping[str, float]) -> Table:
         "us/round",
         "floor",
         "ratio",
-        "select p50/p99",
-        "update p50/p99",
-        "state KiB",
+        "p50/p99\nselect",
+        "p50/p99\nupdate",
+        "state\nKiB",
         "vs last",
     )
     notes = (
         "us/round: select, update and environment in the compiled loop, best of several runs.",
         "select, update: latencies in us through the Python API. vs last: ratio to the history's last entry.",
-        "floor: drawing contexts and rewards alone; all of stream-glm's arithmetic too, as one bare loop, "
-        "where there is a *.",
+        "floor: drawing contexts and rewards alone; ratio: us/round to that.",
     )
-    return Table("Speed", columns, tuple(cells), notes=(*notes, *growth(rows)))
+    narrow = ((0, 1), (2, 3), (4,), (5, 11), (6, 7), (8, 9), (10,))
+    return Table("Speed", columns, tuple(cells), notes=(*notes, *growth(rows)), narrow=narrow)
 
 
 def growth(rows: Sequence[Row]) -> list[str]:

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tacit.experiments.runner import Row
+from tacit.experiments.results import Row
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
+
+_WIDEST = 1_000
+"""No table is wider: what is given to a terminal that is to measure one."""
 
 
 @dataclass(frozen=True)
@@ -23,24 +26,43 @@ class Table:
     rules: frozenset[int] = frozenset()
     """Rows after which a terminal draws a line."""
     notes: tuple[str, ...] = ()
+    narrow: tuple[tuple[int, ...], ...] = ()
+    """Columns that share a column, one below the other, where the terminal is too narrow for all of them."""
 
-    def rich(self) -> RichTable:
-        """For a terminal, without its title and notes."""
+    def rich(self, width: int) -> RichTable:
+        """For a terminal of so many columns, without its title and notes."""
+        from rich.console import Console
+        from rich.measure import Measurement
+
+        table = self._drawn([(position,) for position in range(len(self.columns))])
+        unlimited = Console(width=_WIDEST)
+        needed = Measurement.get(unlimited, unlimited.options, table).maximum
+        return table if needed <= width or not self.narrow else self._drawn(self.narrow)
+
+    def _drawn(self, groups: Sequence[tuple[int, ...]]) -> RichTable:
+        """One column for each group of columns; in a group, all but the first are dim."""
         from rich import box
         from rich.table import Table as RichTable
+        from rich.text import Text
 
-        table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-        for position, column in enumerate(self.columns):
-            text = position < self.labels
-            table.add_column(column, justify="left" if text else "right", no_wrap=position == 0 or not text)
-        for position, cells in enumerate(self.rows):
-            table.add_row(*cells, end_section=position in self.rules)
+        table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        for number, (first, *others) in enumerate(groups):
+            names = [self.columns[first], *(self.columns[position].rpartition("\n")[2] for position in others)]
+            text = first < self.labels
+            prose = text and number > 0 and any(" " in cells[first] for cells in self.rows)
+            table.add_column("\n".join(names), justify="left" if text else "right", no_wrap=not prose)
+        for number, cells in enumerate(self.rows):
+            drawn = [
+                Text.assemble(cells[first], *((f"\n{cells[position]}", "dim") for position in others))
+                for first, *others in groups
+            ]
+            table.add_row(*drawn, end_section=number in self.rules)
         return table
 
     def markdown(self) -> str:
         """As Markdown, with a trailing newline."""
         marks = [":---" if position < self.labels else "---:" for position in range(len(self.columns))]
-        heads = [column.replace("\n", " ") for column in self.columns]
+        heads = [" ".join(column.split("\n")) for column in self.columns]
         lines = [_line(heads), _line(marks), *(_line(cells) for cells in self.rows)]
         notes = [f"\n{note}" for note in self.notes]
         return "\n".join([f"**{self.title}**", "", *lines, *notes]) + "\n"
@@ -59,9 +81,17 @@ def number(value: float) -> str:
 
 def mean_and_error(row: Row) -> str:
     """Mean regret and its standard error to the same digit; a single run has no error."""
-    mean, error = row["regret_mean"], row["regret_se"]
-    digits = 0 if abs(mean) >= 100 else 1
+    mean, error, digits = row["regret_mean"], row["regret_se"], _digits(row)
     return f"{mean:.{digits}f}" if row["runs"] == 1 else f"{mean:.{digits}f} ± {error:.{digits}f}"
+
+
+def median(row: Row) -> str:
+    """Median regret, to the same digit as the mean."""
+    return f"{row['regret_median']:.{_digits(row)}f}"
+
+
+def _digits(row: Row) -> int:
+    return 0 if abs(row["regret_mean"]) >= 100 else 1
 
 
 def epsilon_text(value: float | str | None) -> str:
@@ -76,14 +106,21 @@ def simulation(rows: Sequence[Row]) -> Table:
             _name(row),
             epsilon_text(row["epsilon"]),
             mean_and_error(row),
+            median(row),
             _spent(row["epsilon_spent"]),
             str(row["runs"]),
             number(row["us_per_round"]),
         )
         for row in rows
     ]
-    columns = ("policy", "epsilon", "regret", "spent", "runs", "us/round")
-    return Table(_setting(rows), columns, tuple(cells), notes=_caveats(rows))
+    columns = ("policy", "epsilon", "regret", "median", "spent", "runs", "us/round")
+    return Table(_setting(rows), columns, tuple(cells), notes=_notes(rows))
+
+
+def norm_text(row: Row) -> str:
+    """The length of theta*, and what policies were told of it where that differs."""
+    told = "" if row["theta_bound"] == row["theta_norm"] else f" (policies are told {row['theta_bound']:g})"
+    return f"S = {row['theta_norm']:g}{told}"
 
 
 def _name(row: Row) -> str:
@@ -102,11 +139,12 @@ def _setting(rows: Sequence[Row]) -> str:
     delta = next((f", delta = {row['delta']:g}" for row in rows if row["delta"] is not None), "")
     return (
         f"Cumulative regret: {row['link']}, d = {row['dim']}, K = {row['arms']}, T = {row['horizon']:,}, "
-        f"S = {row['theta_norm']:g}, contexts {row['contexts']}{delta}"
+        f"{norm_text(row)}, contexts {row['contexts']}{delta}"
     )
 
 
-def _caveats(rows: Sequence[Row]) -> tuple[str, ...]:
+def _notes(rows: Sequence[Row]) -> tuple[str, ...]:
+    notes = ["regret: mean and standard error over runs."] if rows else []
     if any(row["epsilon"] == "inf" for row in rows):
-        return ("epsilon inf: noise is off, and there is no privacy.",)
-    return ()
+        notes.append("epsilon inf: noise is off, and there is no privacy.")
+    return tuple(notes)

@@ -1,0 +1,91 @@
+"""An environment: a kind in a setting.  It checks what the kind yields, draws rewards, and computes regrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit._compile import kernel
+from tacit.environments.registry import EnvironmentKind, environment_kind
+from tacit.environments.setting import Block, Setting
+from tacit.errors import InvalidInput
+from tacit.glm.links import get_link, sample_reward
+from tacit.typing import FloatArray
+
+_ROUNDING = 1e-9
+"""By how much a mean may leave [0, R], as a share of R: sums of products are rounded."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A distribution over instances; ``blocks`` draws one and plays it round by round.
+
+    Rewards are drawn with one uniform number for each round, shared by all arms, so that two policies that
+    choose the same arm in the same round of the same run see the same reward.
+    """
+
+    setting: Setting
+    kind: EnvironmentKind
+
+    def blocks(self, rng: np.random.Generator) -> Iterator[Block]:
+        """Draw an instance and yield its rounds, ``horizon`` in all, in blocks."""
+        played, horizon = 0, self.setting.horizon
+        for parts in self.kind.generate(rng, self.setting):
+            block = self._block(rng, parts, horizon - played)
+            played += block.rewards.shape[0]
+            yield block
+            if played == horizon:
+                return
+        raise self._error(f"ended after {played} of {horizon} rounds")
+
+    def _block(self, rng: np.random.Generator, parts: Any, left: int) -> Block:
+        """What was yielded, cut to the rounds that are left, with rewards and regrets."""
+        if not isinstance(parts, tuple) or len(parts) not in (2, 3):
+            raise self._error("must yield (contexts, means) or Block(contexts, rewards, regrets)")
+        contexts, *tables = (np.ascontiguousarray(part, dtype=np.float64)[:left] for part in parts)
+        if contexts.ndim != 3 or contexts.shape[2] != self.setting.dim or 0 in contexts.shape:
+            wanted = f"(rounds, arms, {self.setting.dim})"
+            raise self._error(f"must yield contexts of shape {wanted}, got {contexts.shape}")
+        for table in tables:
+            if table.shape != contexts.shape[:2]:
+                wanted = f"one number for each arm, shape {contexts.shape[:2]}"
+                raise self._error(f"must yield {wanted}, got shape {table.shape}")
+        return Block(contexts, *tables) if len(tables) == 2 else self._outcomes(rng, contexts, *tables)
+
+    def _outcomes(self, rng: np.random.Generator, contexts: FloatArray, means: FloatArray) -> Block:
+        bound, uniforms = self.setting.largest_reward, rng.random(means.shape[:1])
+        rewards, regrets = np.empty_like(means), np.empty_like(means)
+        if not fill_outcomes(self.setting.link.code, bound, means, uniforms, rewards, regrets):
+            raise self._error(f"must yield mean rewards in [0, {bound:g}]")
+        return Block(contexts, rewards, regrets)
+
+    def _error(self, fault: str) -> InvalidInput:
+        return InvalidInput(f"the environment {self.kind.name!r} {fault}")
+
+
+@kernel
+def fill_outcomes(
+    link: int, bound: float, means: FloatArray, uniforms: FloatArray, rewards: FloatArray, regrets: FloatArray
+) -> bool:
+    """Reward and regret of every arm in every round; False when a mean is outside of [0, R]."""
+    slack = _ROUNDING * bound
+    for t in range(means.shape[0]):
+        best = -np.inf
+        for k in range(means.shape[1]):
+            if not -slack <= means[t, k] <= bound + slack:
+                return False
+            best = max(best, means[t, k])
+            rewards[t, k] = sample_reward(link, means[t, k], bound, uniforms[t])
+        for k in range(means.shape[1]):
+            regrets[t, k] = best - means[t, k]
+    return True
+
+
+def make_environment(
+    *, link: str, dim: int, arms: int, horizon: int, theta_norm: float, contexts: str = "ball"
+) -> Environment:
+    """An environment by the names that the command line uses."""
+    return Environment(Setting(get_link(link), dim, arms, horizon, theta_norm), environment_kind(contexts))

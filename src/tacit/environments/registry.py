@@ -1,0 +1,102 @@
+"""Kinds of environments by name: the package's own, and those of a researcher's module.
+
+A kind is a function that takes a random generator and a `Setting` and yields blocks of rounds.  It draws theta* itself
+and tells nobody: policies see the contexts and the reward of the arm they chose.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from tacit.environments.setting import Block, Rounds, Setting
+from tacit.errors import InvalidInput
+from tacit.typing import FloatArray
+
+Generate = Callable[[np.random.Generator, Setting], Iterable[Rounds | Block | tuple[FloatArray, FloatArray]]]
+Function = TypeVar("Function", bound=Callable[..., Iterable[Any]])
+
+
+class EnvironmentKind(NamedTuple):
+    """How contexts and rewards come about."""
+
+    name: str
+    generate: Generate
+    summary: str
+    arms: Callable[[int], int] | None = None
+    """Number of arms by dimension, for a kind that does not take it from its setting."""
+
+
+_KINDS: dict[str, EnvironmentKind] = {}
+ENVIRONMENTS: Mapping[str, EnvironmentKind] = MappingProxyType(_KINDS)
+"""Every kind that is registered now; a view that follows `register_environment`."""
+
+
+def register_environment(name: str, *, arms: Callable[[int], int] | None = None) -> Callable[[Function], Function]:
+    """Make a function the environment called ``name``; a decorator.
+
+    The function takes ``(rng, setting)`` and yields consecutive rounds, ``setting.horizon`` of them or more, as
+
+    - ``contexts, means``: arrays of shape (n, K, d) and (n, K).  Rewards are then drawn from the link's distribution
+      with these means, by one uniform number a round that all arms share, and the regret is the gap to the best mean;
+    - ``setting.rounds(contexts, theta)``: the same with the link's means for a parameter theta;
+    - ``Block(contexts, rewards, regrets)``: where rewards and regrets are computed by the function itself.
+
+    Rows of contexts have norm at most 1, means and rewards lie in [0, ``setting.largest_reward``].
+
+    >>> import numpy as np
+    >>> from tacit.environments import make_environment, register_environment
+    >>> @register_environment("axes")
+    ... def axes(rng, setting):
+    ...     theta = setting.draw_theta(rng)
+    ...     for rounds in setting.block_sizes():
+    ...         chosen = rng.integers(setting.dim, size=(rounds, setting.arms))
+    ...         yield setting.rounds(np.eye(setting.dim)[chosen], theta)
+    >>> world = make_environment(link="probit", dim=3, arms=4, horizon=10, theta_norm=1.0, contexts="axes")
+    >>> [block.rewards.shape for block in world.blocks(np.random.default_rng(0))]
+    [(10, 4)]
+    """
+    if not isinstance(name, str) or not name or any(sign.isspace() or sign == "," for sign in name):
+        raise InvalidInput(f"the name of an environment must be a word without blanks and commas, got {name!r}")
+
+    def register(generate: Function) -> Function:
+        known = _homes(_KINDS[name].generate) if name in _KINDS else []
+        if known and not set(known) & set(_homes(generate)):
+            raise InvalidInput(f"the environment {name!r} is registered by {known[0]} already: choose another name")
+        summary = (inspect.getdoc(generate) or "").partition("\n")[0]
+        _KINDS[name] = EnvironmentKind(name, generate, summary, arms)
+        return generate
+
+    return register
+
+
+def _homes(function: Callable[..., object]) -> list[str]:
+    """Module and file of a function.
+
+    A module that is loaded again has the same name, and one that was started as a program and is then imported has the
+    same file: both may register their environments a second time.
+    """
+    code = getattr(function, "__code__", None)
+    homes = [function.__module__, code and os.path.abspath(code.co_filename)]
+    return [home for home in homes if home]
+
+
+def environment_kind(name: str) -> EnvironmentKind:
+    """The kind called ``name``."""
+    if name not in _KINDS:
+        raise InvalidInput(
+            f"contexts must be one of {', '.join(_KINDS)}, not {name!r}; for one of your own, name the module that "
+            "registers it (--module)"
+        )
+    return _KINDS[name]
+
+
+def arms_of(name: str, dim: int, arms: int) -> int:
+    """How many arms a round of this kind has when ``arms`` are asked for."""
+    own = environment_kind(name).arms
+    return arms if own is None else own(dim)

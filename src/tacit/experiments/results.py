@@ -1,0 +1,83 @@
+"""What a run leaves behind, and the row that is made of all runs of an experiment."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit.experiments.spec import Experiment
+from tacit.typing import FloatArray, IntArray
+
+CURVE_POINTS = 50
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One run: cumulative regret at 50 points, time, and what was spent."""
+
+    regret_curve: list[float]
+    us_per_round: float
+    epsilon_spent: float | None
+
+
+def curve_rounds(horizon: int) -> IntArray:
+    """The rounds after which the regret of a curve is taken, the last one included."""
+    marks = np.linspace(0, horizon, CURVE_POINTS + 1).round().astype(np.int64)[1:]
+    return np.maximum(marks, 1)
+
+
+def regret_curve(regrets: FloatArray) -> list[float]:
+    """Cumulative regret at the points of a curve, from the regret of every round."""
+    cumulative = np.cumsum(regrets)[curve_rounds(regrets.size) - 1]
+    return [float(value) for value in cumulative]
+
+
+def described(experiment: Experiment) -> Row:
+    """The part of a row that says what was run."""
+    return {
+        "policy": experiment.policy,
+        "epsilon": jsonable(experiment.epsilon),
+        "delta": experiment.delta,
+        "options": experiment.options,
+        "link": experiment.link,
+        "dim": experiment.dim,
+        "arms": experiment.arms,
+        "horizon": experiment.horizon,
+        "theta_norm": experiment.theta_norm,
+        "theta_bound": experiment.told_bound,
+        "contexts": experiment.contexts,
+        "modules": list(experiment.modules),
+    }
+
+
+def row(experiment: Experiment, results: list[RunResult], seed: int) -> Row:
+    """The public row of an experiment, as the command line writes it; ``results`` are in the order of runs."""
+    curves = np.array([result.regret_curve for result in results])
+    final = curves[:, -1]
+    spread = np.std(curves, axis=0, ddof=1) if len(results) > 1 else np.zeros(curves.shape[1])
+    std = float(spread[-1])
+    spent = max((result.epsilon_spent for result in results if result.epsilon_spent is not None), default=None)
+    return described(experiment) | {
+        "runs": len(results),
+        "seed": seed,
+        "regret_mean": float(np.mean(final)),
+        "regret_std": std,
+        "regret_se": std / math.sqrt(len(results)),
+        "regret_median": float(np.median(final)),
+        "regret_max": float(np.max(final)),
+        "regrets": [float(value) for value in final],
+        "regret_rounds": [int(mark) for mark in curve_rounds(experiment.horizon)],
+        "regret_curve": [float(value) for value in np.mean(curves, axis=0)],
+        "regret_curve_se": [float(value) for value in spread / math.sqrt(len(results))],
+        "us_per_round": float(np.median([result.us_per_round for result in results])),
+        "epsilon_spent": jsonable(spent),
+    }
+
+
+def jsonable(value: float | None) -> float | str | None:
+    """JSON has no infinity: it is written as the word ``inf``, which float() reads."""
+    return "inf" if value is not None and math.isinf(value) else value
