@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from tacit.audit.attacks import attack_by_probes, attack_policy
-from tacit.audit.cases import CASES, DRIVES, EXACT, Case, replay_many, replay_one
+from tacit.audit.cases import CASES, DRIVES, EXACT, Case, audited_policy, replay_many, replay_one
 from tacit.audit.drives import driven_world
 from tacit.audit.joint_draws import joint_findings
 from tacit.audit.replay import own_registry, replay
 from tacit.audit.statistics import gaussian_bound
 from tacit.audit.worlds import NEVER, Row, World, make_world, opposite_rows
-from tacit.policies.base import Policy
+from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import POLICIES, make_policy, policy_class
 from tacit.policies.state import public_part
 
@@ -63,11 +63,12 @@ def test_joint_streams_reach_their_charge() -> None:
 def test_driven_worlds_call_both_optimizers_several_times(drive: int) -> None:
     case = DRIVES["joint-glm"][drive]
     arguments = {"dim": 3, "link": "logistic", "epsilon": 4.0, "delta": DELTA, "seed": 0, **case.settings[0]}
-    policy = make_policy("joint-glm", **arguments)
+    policy = audited_policy("joint-glm", **arguments)
     world = driven_world(np.random.default_rng(0), policy, opposite_rows, users=case.users)
     policy.play(world.arms, world.rewards)
-    assert np.all(policy.state.calls >= 2), policy.state.calls
-    assert policy.options.profile == ("theory" if drive == 2 else "tuned")
+    assert policy.state.explore.calls[()] >= 2
+    assert policy.state.exploit.calls[()] >= 2
+    assert policy.config.profile == ("theory" if drive == 2 else "tuned")
 
 
 def test_identity_log_exact_and_secure_noise_are_replayed() -> None:
@@ -85,10 +86,10 @@ def test_same_releases_are_forced_byte_by_byte_and_anything_else_is_seen() -> No
         sound = replay_one(case, 0, opposite_rows, 4.0, DELTA, 3)
     assert sound.sound
     first, second = (
-        make_policy("joint-linucb", dim=2, horizon=40, theta_bound=2.0, epsilon=4.0, delta=DELTA, seed=2)
+        audited_policy("joint-linucb", dim=2, horizon=40, theta_bound=2.0, epsilon=4.0, delta=DELTA, seed=2)
         for _ in range(2)
     )
-    second.state.weight[0] = np.nextafter(second.state.weight[0], 2.0)
+    second.state.stream.carried_variance[()] = np.nextafter(0.0, 1.0)
     world = make_world(np.random.default_rng(0), first, opposite_rows, users=1, arms=2, user=0)
     assert "though all releases are the same" in replay(first, second, world, np.random.default_rng(0)).divergences[0]
 
@@ -105,11 +106,11 @@ def test_the_papers_refresh_leak_is_shown() -> None:
 
 def _one(name: str, first: Row, second: Row, users: int = 20, **events: Any) -> Any:
     options: dict[str, Any] = {"dim": 2, "horizon": 40, "theta_bound": 2.0, "epsilon": 4.0, "delta": DELTA, "seed": 2}
-    policies = [make_policy(name, **options) for _ in range(2)]
+    policies = [audited_policy(name, **options) for _ in range(2)]
     rng = np.random.default_rng(0)
     world = make_world(rng, policies[0], opposite_rows, users=users, arms=2)
 
-    def rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+    def rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
         return first, second
 
     chosen = World(world.arms, world.rewards, world.delays, 3, rows, **events)
@@ -132,14 +133,14 @@ def test_raw_sums_are_not_compared_and_everything_else_is() -> None:
     policy = make_policy("joint-glm", dim=2, horizon=10, theta_bound=1.0, epsilon=1.0, delta=DELTA, seed=0)
     paths = public_part(policy.state)
     assert "stream.released" in paths
-    assert "theta" in paths
-    secret = ("stream.leaf", "stream.nodes", "explored")
+    assert "exploit.theta" in paths
+    secret = ("stream.leaf", "stream.mechanism.noise", "explored")
     assert not [path for path in paths if path.startswith("rows") or path in secret]
 
 
 def test_public_fingerprints_tell_nothing_of_rows_and_secret_ones_do() -> None:
     """Rows that have not been released yet: other rewards, the same public state."""
-    options = {"dim": 2, "horizon": 40, "theta_bound": 2.0, "epsilon": 4.0, "delta": DELTA, "seed": 2}
+    options: dict[str, Any] = {"dim": 2, "horizon": 40, "theta_bound": 2.0, "epsilon": 4.0, "delta": DELTA, "seed": 2}
     first, second = (make_policy("stream-glm", **options) for _ in range(2))
     for policy, reward in ((first, 0.0), (second, 1.0)):
         policy.update(policy.select(np.eye(2)), reward)

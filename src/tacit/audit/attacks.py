@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tacit.audit.cases import Case, short_epochs
+from tacit.audit.cases import Case, audited_policy, private_class
 from tacit.audit.replay import own_registry, replay
 from tacit.audit.statistics import Samples
 from tacit.audit.worlds import (
@@ -21,8 +21,7 @@ from tacit.audit.worlds import (
     make_world,
     orthogonal_rows,
 )
-from tacit.policies.base import Policy
-from tacit.policies.registry import make_policy, policy_class
+from tacit.policies.private_policy import PrivatePolicy
 
 _SETTING: Final = {"dim": 2, "link": "logistic", "theta_bound": 2.0}
 _PROBES: Final = 12
@@ -50,12 +49,20 @@ TARGETS: Final[Mapping[str, Target]] = MappingProxyType(
 )
 
 
-def _policy(name: str, epsilon: float, delta: float, seed: int, options: Mapping[str, Any]) -> Policy:
-    return make_policy(name, epsilon=epsilon, delta=delta, seed=seed, **{**_SETTING, **options})
+def target_for(name: str) -> Target:
+    """How a policy is attacked; one without a target of its own by its second user's row."""
+    if name in TARGETS:
+        return TARGETS[name]
+    worst = largest_gradient if private_class(name).guarantee == "local" else largest_contribution
+    return Target({"horizon": 12}, 12, 1, worst)
+
+
+def _policy(name: str, epsilon: float, delta: float, seed: int, options: Mapping[str, Any]) -> PrivatePolicy:
+    return audited_policy(name, epsilon=epsilon, delta=delta, seed=seed, **{**_SETTING, **options})
 
 
 def _swapped(adversary: Adversary) -> Adversary:
-    def rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+    def rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
         first, second = adversary(policy, rng, arms)
         return second, first
 
@@ -68,9 +75,9 @@ def attack_policy(case: Case, epsilon: float, delta: float, runs: int, seed: int
     The attacker knows all rows but one and the code.  Each run is replayed in the other world, whose noise must
     explain the same releases: the ratio of the two densities is the best statistic there is.
     """
-    target = TARGETS[case.policy]
+    target = target_for(case.policy)
     found: list[list[float]] = [[], []]
-    with own_registry(), short_epochs():
+    with own_registry():
         for run in range(2 * runs):
             side, rng = run % 2, np.random.default_rng([seed, run])
             first, second = (_policy(case.policy, epsilon, delta, seed + run, target.options) for _ in range(2))
@@ -84,7 +91,7 @@ def attack_policy(case: Case, epsilon: float, delta: float, runs: int, seed: int
 
 def has_probes(name: str) -> bool:
     """Whether others' arms are what the guarantee is about."""
-    return policy_class(name).guarantee == "joint"
+    return private_class(name).guarantee == "joint"
 
 
 def attack_by_probes(case: Case, epsilon: float, delta: float, runs: int, seed: int) -> Samples:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from types import MappingProxyType
@@ -27,9 +26,10 @@ from tacit.audit.worlds import (
     opposite_rows,
     orthogonal_rows,
 )
-from tacit.policies import streamed
-from tacit.policies.base import Policy
-from tacit.policies.registry import make_policy
+from tacit.errors import InvalidInput
+from tacit.policies.continual_policy import ContinualPolicy
+from tacit.policies.private_policy import PrivatePolicy
+from tacit.policies.registry import policy_class, policy_names
 
 SHORT_EPOCH: Final = 8
 """Leaves of the first epoch in a replay: a short run then passes through three."""
@@ -80,6 +80,13 @@ _STREAMS: Final = (
     {"horizon": 40, "link": "log"},
     {"horizon": 40, "noise": "secure"},
     *_EXACT,
+)
+_PLAIN: Final = (
+    {"horizon": 40},
+    {"horizon": None},
+    {"horizon": 40, "link": "probit"},
+    {"horizon": 40, "link": "identity"},
+    {"horizon": 40, "noise": "secure"},
 )
 _THEORY: Final = {"profile": "theory", "constant": 1.0, "growth": 1.5, "dim": 2, "theta_bound": 1.0}
 
@@ -230,15 +237,37 @@ DRIVES: Final[Mapping[str, Sequence[Case]]] = MappingProxyType(
 """Where each kind of charge is attained, or as nearly as an attack can."""
 
 
-@contextmanager
-def short_epochs() -> Iterator[None]:
-    """Epochs that a replay can pass through."""
-    before = streamed.FIRST_EPOCH
-    streamed.FIRST_EPOCH = SHORT_EPOCH
-    try:
-        yield
-    finally:
-        streamed.FIRST_EPOCH = before
+def private_class(name: str) -> type[PrivatePolicy]:
+    """The class behind the name of a private policy."""
+    found = policy_class(name)
+    if not issubclass(found, PrivatePolicy):
+        raise InvalidInput(f"{name} learns from raw data: there is no claim to audit")
+    return found
+
+
+def audited_policies() -> list[str]:
+    """All private policies, those that were registered from outside included."""
+    return [name for name in policy_names() if issubclass(policy_class(name), PrivatePolicy)]
+
+
+def case_for(name: str) -> Case:
+    """How a policy is replayed; one without a case of its own in the ordinary settings of its kind."""
+    if name in CASES:
+        return CASES[name]
+    kind = private_class(name)
+    ordinary = _STREAMS if issubclass(kind, ContinualPolicy) else _PLAIN
+    settings = [setting for setting in ordinary if setting.get("link", "logistic") in kind.links]
+    if kind.guarantee == "shuffle":
+        return Case(name, [{"horizon": 150, "dim": 2}, {"horizon": None, "dim": 2}], users=150, groups=False)
+    return Case(name, settings, groups=kind.shares_ticks, absent=kind.guarantee != "local")
+
+
+def audited_policy(name: str, **arguments: Any) -> PrivatePolicy:
+    """A policy whose epochs, if it has such, are so short that a replay passes through several."""
+    kind = private_class(name)
+    if issubclass(kind, ContinualPolicy):
+        arguments = {"first_epoch": SHORT_EPOCH} | arguments
+    return kind(**arguments)
 
 
 @dataclass
@@ -275,7 +304,7 @@ class Replays:
 def replay_many(case: Case, pairs: int, epsilon: float, delta: float, seed: int = 0, **options: Any) -> Replays:
     """Replay ``pairs`` neighbours, through all settings and adversaries in turn."""
     result = Replays(case.policy, epsilon, delta)
-    with own_registry(), short_epochs():
+    with own_registry():
         for index in range(pairs):
             adversary = case.turn(index)
             outcome = replay_one(case, index, adversary, epsilon, delta, seed, **options)
@@ -290,11 +319,11 @@ def replay_one(
     rng = np.random.default_rng([seed, index])
     terms = {"epsilon": epsilon, "delta": delta, "seed": int(index)}
     arguments = {**_BASE, **terms, **case.setting(index), **options}
-    first, second = (make_policy(case.policy, **arguments) for _ in range(2))
+    first, second = (audited_policy(case.policy, **arguments) for _ in range(2))
     return replay(first, second, _world(case, index, first, adversary, rng), rng)
 
 
-def _world(case: Case, index: int, policy: Policy, adversary: Adversary, rng: np.random.Generator) -> World:
+def _world(case: Case, index: int, policy: PrivatePolicy, adversary: Adversary, rng: np.random.Generator) -> World:
     save_at = int(rng.integers(1, case.users)) if rng.random() < 0.125 else None
     if case.driven:
         # The first leaf of a later epoch has the longest column, and theta is no longer 0.

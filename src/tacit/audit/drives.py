@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from tacit.audit.worlds import Adversary, Row, World, candidates, furthest, gradients, largest_gradient, twin
-from tacit.policies.base import Policy
 from tacit.policies.joint.steps import criterion_threshold
+from tacit.policies.private_policy import PrivatePolicy
 from tacit.typing import FloatArray
 
+AXIS = 0
+"""Of e_1."""
 _ROUNDS_PER_AXIS = 4
 _NEARLY = 0.95
 """Least length of a mover's shorter arm, next to the longer one of length 1, and of both estimates in units of S."""
@@ -25,7 +27,7 @@ _NEARLY = 0.95
 
 def driven_world(
     rng: np.random.Generator,
-    policy: Policy,
+    policy: PrivatePolicy,
     adversary: Adversary,
     *,
     users: int,
@@ -41,7 +43,7 @@ def driven_world(
     return World(arms, rewards, np.zeros(users, dtype=np.int64), user, adversary, **events)
 
 
-def _rows(policy: Policy, users: int) -> tuple[FloatArray, FloatArray]:
+def _rows(policy: PrivatePolicy, users: int) -> tuple[FloatArray, FloatArray]:
     """One arm per user, mostly e_1 with full reward; other axes pay every other time, which keeps theta along e_1."""
     dim, bound = policy.setting.dim, policy.setting.reward_bound
     arms, rewards = np.zeros((users, 1, dim)), np.full((users, 1), bound)
@@ -54,36 +56,37 @@ def _rows(policy: Policy, users: int) -> tuple[FloatArray, FloatArray]:
     return arms, rewards
 
 
-def _at_the_edge(policy: Policy) -> float:
+def _at_the_edge(policy: PrivatePolicy) -> float:
     """Length below which an arm e_1 does not explore, in the state after a tick."""
     state = policy.state
-    return math.sqrt(float(criterion_threshold(state)) / float(state.coverage[0, 0]))
+    return math.sqrt(float(criterion_threshold(state)) / float(state.coverage[AXIS, AXIS]))
 
 
-def _edge(policy: Policy, arms: FloatArray, rewards: FloatArray, rng: np.random.Generator) -> int:
+def _edge(policy: PrivatePolicy, arms: FloatArray, rewards: FloatArray, rng: np.random.Generator) -> int:
     """A user at whose decision an arm of length 1 explores and one a little shorter does not, with theta as wished."""
     pilot, best, lengths = twin(policy), int(rng.integers(1, arms.shape[0] // 2)), 0.0
     for user in range(arms.shape[0] // 2):
         decision = pilot.select(arms[user])
-        length = float(np.min(pilot.state.theta[:, 0])) / policy.setting.theta_bound
+        sides = pilot.state.explore, pilot.state.exploit
+        length = float(min(side.theta[AXIS] for side in sides)) / policy.setting.theta_bound
         if _NEARLY < _at_the_edge(pilot) < 1.0 and length > lengths:
             best, lengths = user, min(length, _NEARLY)  # the first one that is long enough: calls must follow
         pilot.update(decision, float(rewards[user, 0]))
     return best
 
 
-def exploring_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def exploring_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
     """Two rows that both explore, with gradients at theta_o as far apart as such rows can have."""
     rehearsal = twin(policy)
     rehearsal.select(np.zeros((1, policy.setting.dim)))
-    state, found = rehearsal.state, candidates(policy, rng, np.asarray(rehearsal.state.theta[0]))
+    state, found = rehearsal.state, candidates(policy, rng, rehearsal.state.explore.theta)
     found = [(x, r) for x, r in found if x @ state.coverage @ x >= criterion_threshold(state)]
     if len(found) < 2:
         return largest_gradient(policy, rng, arms)
-    return furthest(found, gradients(policy, found, np.asarray(state.theta[0])), arms)
+    return furthest(found, gradients(policy, found, state.explore.theta), arms)
 
 
-def moving_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def moving_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
     """An arm that explores and one a little shorter that does not, with the largest residual that both can have."""
     rehearsal = twin(policy)
     rehearsal.select(np.eye(policy.setting.dim)[:1])
@@ -99,7 +102,7 @@ def moving_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Ro
     return rows if rng.random() < 0.5 else (rows[1], rows[0])
 
 
-def _worst(policy: Policy) -> tuple[float, float]:
+def _worst(policy: PrivatePolicy) -> tuple[float, float]:
     """Direction along e_1 and reward of the longest gradient at theta = S e_1."""
     setting = policy.setting
     choices = [(sign, reward) for sign in (1.0, -1.0) for reward in (0.0, setting.reward_bound)]

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from tacit.audit.attacks import attack_by_probes, attack_policy, has_probes
-from tacit.audit.cases import CASES, DRIVES, Case, Replays, replay_many
+from tacit.audit.cases import DRIVES, Case, Replays, audited_policies, case_for, replay_many
 from tacit.audit.checks import CHECKS
 from tacit.audit.joint_draws import joint_findings
 from tacit.audit.mechanisms import MECHANISMS
@@ -20,6 +20,7 @@ from tacit.audit.mutants import MUTANTS
 from tacit.audit.replay import TOLERANCE
 from tacit.audit.statistics import CLAIM_SLACK, Samples, clopper_pearson_bound, gaussian_bound, noise_scale_bounds
 from tacit.errors import InvalidInput
+from tacit.extensions import Extension, load_again
 from tacit.privacy.gaussian import epsilon_from, mu_from
 
 HOLDS, REFUTED, CAUGHT, SURVIVED, LEAK = "holds", "refuted", "caught", "survived", "leak shown"
@@ -81,11 +82,13 @@ class Task:
     delta: float = 1e-5
     confidence: float = 0.95
     seed: int = 0
+    modules: tuple[Extension, ...] = ()
+    """Modules that registered what is to be tried; a process that does the task imports them first."""
 
 
 def names() -> list[str]:
     """Everything that can be audited by name."""
-    return [*CASES, *MECHANISMS]
+    return [*audited_policies(), *MECHANISMS]
 
 
 def tasks_for(
@@ -96,16 +99,17 @@ def tasks_for(
     confidence: float = 0.95,
     effort: Effort = FULL,
     seed: int = 0,
+    modules: tuple[Extension, ...] = (),
 ) -> list[Task]:
     """All tasks about these policies and mechanisms."""
     tasks: list[Task] = []
     for name in wanted:
         for epsilon in epsilons:
-            terms = (epsilon, delta, confidence, seed)
+            terms = (epsilon, delta, confidence, seed, modules)
             if name in MECHANISMS:
                 tasks.append(Task("mechanism", name, effort.mechanism, *terms))
                 continue
-            if name not in CASES:
+            if name not in names():
                 raise InvalidInput(f"name must be one of {', '.join(names())}, not {name!r}")
             tasks.append(Task("replay", name, max(1, effort.pairs // len(epsilons)), *terms))
             if epsilon == epsilons[0] and name in DRIVES:  # these bring their own epsilon
@@ -128,6 +132,7 @@ def mutant_tasks() -> list[Task]:
 
 def perform(task: Task) -> list[Evidence]:
     """Do a task."""
+    load_again(task.modules)
     return _PERFORMERS[task.kind](task)
 
 
@@ -161,11 +166,11 @@ def _mechanism(task: Task) -> list[Evidence]:
 
 
 def _policy(task: Task) -> list[Evidence]:
-    return _judged(task, attack_policy(CASES[task.name], task.epsilon, task.delta, task.runs, task.seed), 0.0)
+    return _judged(task, attack_policy(case_for(task.name), task.epsilon, task.delta, task.runs, task.seed), 0.0)
 
 
 def _probes(task: Task) -> list[Evidence]:
-    samples = attack_by_probes(CASES[task.name], task.epsilon, task.delta, task.runs, task.seed)
+    samples = attack_by_probes(case_for(task.name), task.epsilon, task.delta, task.runs, task.seed)
     return [
         Evidence(e.name, e.claim, e.lower_bound, f"arms of probes, {e.method}", e.runs, e.verdict, e.detail, e.samples)
         for e in _judged(task, samples, None)
@@ -173,7 +178,7 @@ def _probes(task: Task) -> list[Evidence]:
 
 
 def _replay(task: Task) -> list[Evidence]:
-    case = CASES[task.name]
+    case = case_for(task.name)
     result = replay_many(case, task.runs, task.epsilon, task.delta, task.seed)
     found = [_replayed(task, case, result, "replay")]
     if any(result.draws):

@@ -18,24 +18,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from tacit._validate import integer_at_least
+from tacit.audit.cases import audited_policy
 from tacit.errors import InvalidInput
 from tacit.estimation import descent, newton
 from tacit.estimation.plan import Problem, gradient_sum
-from tacit.glm.rows import Rows
+from tacit.glm.rows import Selection
 from tacit.linalg.solve import solve_cholesky
-from tacit.policies.base import Policy
 from tacit.policies.joint import JointGLM
+from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.publisher import DIRECT, Publisher
-from tacit.policies.registry import make_policy
 from tacit.policies.state import flatten, public_part
-from tacit.privacy.continual import Stream, close_leaf
+from tacit.privacy.continual import Stream, close_leaf, exact_release
 from tacit.privacy.noise import ExactNoise, Shape
 from tacit.typing import FloatArray
 
@@ -73,30 +73,34 @@ class _Row:
     reward: float
 
 
-Action = Callable[[Policy, _Row], dict[str, bytes]]
+Action = Callable[[PrivatePolicy, _Row], dict[str, bytes]]
 """What releases; returns what others see of it beside the state."""
 
 
-def _tick(policy: Policy, row: _Row) -> dict[str, bytes]:
+def _tick(policy: PrivatePolicy, row: _Row) -> dict[str, bytes]:
     """The next user decides, which closes the leaf, and whatever private optimizer this asks for is run."""
     return {"arms": policy._decide(row.arms[np.newaxis])[0].tobytes()}
 
 
-def _report(policy: Policy, row: _Row) -> dict[str, bytes]:
+def _report(policy: PrivatePolicy, row: _Row) -> dict[str, bytes]:
     """The user decides and reports; that user's own arm is nobody else's to see."""
     learn = policy._learn if policy.publisher is DIRECT else policy._learn_published
     learn(policy._decide(row.arms[np.newaxis])[1][0], row.reward)
     return {}
 
 
-def _call(side: int) -> Action:
-    def refresh(policy: Policy, row: _Row) -> dict[str, bytes]:
-        """A call of the private optimizer."""
-        assert isinstance(policy, JointGLM)
-        policy._refresh(side)
-        return {}
+def _explore_call(policy: PrivatePolicy, row: _Row) -> dict[str, bytes]:
+    """A call of the private optimizer for theta_o."""
+    assert isinstance(policy, JointGLM)
+    policy._refresh(policy.state.explore, policy.state.exploit)
+    return {}
 
-    return refresh
+
+def _exploit_call(policy: PrivatePolicy, row: _Row) -> dict[str, bytes]:
+    """A call of the private optimizer for theta_tau."""
+    assert isinstance(policy, JointGLM)
+    policy._refresh(policy.state.exploit, policy.state.explore)
+    return {}
 
 
 class _Point(NamedTuple):
@@ -141,10 +145,10 @@ _KINDS: Final[Mapping[str, _Kind]] = MappingProxyType(
         "leaf of stream-glm": _Kind("stream-glm", _tick, _LEAVES),
         "leaf of joint-linucb": _Kind("joint-linucb", _tick, _LEAVES),
         "leaf of joint-glm": _Kind("joint-glm", _tick, _LEAVES),
-        "gradient of theta_o, tuned": _Kind("joint-glm", _call(0), _EXPLORING),
-        "gradient of theta_tau, tuned": _Kind("joint-glm", _call(1), _EXPLOITING),
-        "gradient of theta_o, theory": _Kind("joint-glm", _call(0), _THEORY, _PAPER),
-        "gradient of theta_tau, theory": _Kind("joint-glm", _call(1), _THEORY, _PAPER),
+        "gradient of theta_o, tuned": _Kind("joint-glm", _explore_call, _EXPLORING),
+        "gradient of theta_tau, tuned": _Kind("joint-glm", _exploit_call, _EXPLOITING),
+        "gradient of theta_o, theory": _Kind("joint-glm", _explore_call, _THEORY, _PAPER),
+        "gradient of theta_tau, theory": _Kind("joint-glm", _exploit_call, _THEORY, _PAPER),
         "report of local-glm": _Kind("local-glm", _report, (_Point(10, 10), _Point(60, 60))),
     }
 )
@@ -180,7 +184,8 @@ class _SeededNoise(ExactNoise):
         self._rng = rng
 
     def gaussian(self, scale: float, shape: Shape) -> FloatArray:
-        return self.quantize(scale * self._rng.standard_normal(shape))
+        grid = self.grid or 1.0
+        return np.asarray(grid * np.rint(scale * self._rng.standard_normal(shape) / grid))
 
 
 class _ChosenNoise(ExactNoise):
@@ -206,8 +211,8 @@ class _Watched(Publisher):
         self.events: list[FloatArray] = []
 
     def leaf(self, stream: Stream, noise: FloatArray) -> bool:
-        if stream.clock[0] < stream.clock[1]:
-            noise = self._noise(_raw_sum(stream), noise)
+        if stream.closed[()] < stream.leaves[()]:
+            noise = self._noise(exact_release(stream), noise)
             self.ticks.append(noise)
         return close_leaf(stream, noise)
 
@@ -243,33 +248,26 @@ class _Implied(_Watched):
         return np.asarray(self._released.popleft() - exact)
 
 
-def _raw_sum(stream: Stream) -> FloatArray:
-    """The exact sum that the next tick of a tree releases: the open leaf and the nodes that it completes."""
-    leaves = int(stream.clock[0]) + 1
-    level = (leaves & -leaves).bit_length() - 1
-    return np.asarray(stream.leaf + np.sum(stream.nodes[:level], axis=0))
-
-
 # Two worlds
 
 
 class _Moment:
     """A policy between two calls, to come back to."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: PrivatePolicy) -> None:
         self._state = policy.state
         self._arrays = {path: array.copy() for path, array in flatten(policy.state).items()}
-        self._coins = policy._coins.bit_generator.state
-        self._entries = policy.ledger.entries if policy.ledger else ()
+        self._coins = deepcopy(policy.randomness.coins)
+        self._entries = policy.ledger.entries
         self._ledger = deepcopy(policy.ledger)
 
-    def bring_back(self, policy: Policy) -> None:
+    def bring_back(self, policy: PrivatePolicy) -> None:
         """Make the policy what it was."""
         policy.state = self._state
         for path, array in flatten(policy.state).items():
             array[...] = self._arrays[path]
-        policy._coins.bit_generator.state = self._coins
-        if policy.ledger is not None and policy.ledger.entries != self._entries:
+        policy.randomness = replace(policy.randomness, coins=deepcopy(self._coins))
+        if policy.ledger.entries != self._entries:
             policy.ledger = deepcopy(self._ledger)
 
 
@@ -277,22 +275,22 @@ class _Moment:
 class _Neighbours:
     """Two policies that are the same in all that is public, and the rows of the users who are about to act."""
 
-    policies: tuple[Policy, Policy]
+    policies: tuple[PrivatePolicy, PrivatePolicy]
     rows: tuple[_Row, _Row]
     rng: np.random.Generator
 
     @classmethod
     def at(cls, kind: _Kind, point: _Point, rng: np.random.Generator) -> _Neighbours:
         """Play up to ``point`` in worlds that differ in one user's row."""
-        policies = [make_policy(kind.policy, seed=0, **_SETTING, **kind.options) for _ in range(2)]
+        policies = [audited_policy(kind.policy, seed=0, **_SETTING, **kind.options) for _ in range(2)]
         pair = cls((policies[0], policies[1]), (_random_row(rng),) * 2, rng)
         replaced = _random_row(rng, 1.0), _random_row(rng, point.length)
         for user in range(point.rounds):
             pair.rows = replaced if user == point.replaced else (_random_row(rng),) * 2
             pair.both(_round)
         for _ in range(point.calls):
-            pair.both(_call(0))
-            pair.both(_call(1))
+            pair.both(_explore_call)
+            pair.both(_exploit_call)
         pair.rows = replaced if point.rounds == point.replaced else (_random_row(rng),) * 2
         return pair
 
@@ -302,7 +300,8 @@ class _Neighbours:
         watched = written, _Implied(written.released)
         for policy, publisher, row in zip(self.policies, watched, self.rows, strict=True):
             policy.publisher = publisher
-            policy.noise = policy.event_noise = _SeededNoise(self.rng)
+            noise = _SeededNoise(self.rng)
+            policy.randomness = replace(policy.randomness, ticks=noise, events=noise)
             action(policy, row)
             policy.publisher = DIRECT
         # Where the program is at fault they may differ by now, and are neighbours again after this.
@@ -318,7 +317,8 @@ class _Neighbours:
         outcomes = []
         for policy, noise, moment, row in zip(self.policies, watched, moments, self.rows, strict=True):
             moment.bring_back(policy)
-            policy.noise, policy.event_noise = _ChosenNoise(noise.ticks), _ChosenNoise(noise.events)
+            ticks, events = _ChosenNoise(noise.ticks), _ChosenNoise(noise.events)
+            policy.randomness = replace(policy.randomness, ticks=ticks, events=events)
             outcomes.append(release(policy, row) | _public(policy))
             moment.bring_back(policy)
         first, second = outcomes
@@ -329,7 +329,7 @@ class _Neighbours:
         return any(not np.array_equal(*vectors) for vectors in zip(drawn, implied, strict=True)), differing
 
 
-def _round(policy: Policy, row: _Row) -> dict[str, bytes]:
+def _round(policy: PrivatePolicy, row: _Row) -> dict[str, bytes]:
     policy.update(policy.select(row.arms), row.reward)
     return {}
 
@@ -342,7 +342,7 @@ def _random_row(rng: np.random.Generator, length: float | None = None) -> _Row:
     return _Row(length * arms / np.linalg.norm(arms, axis=1, keepdims=True), float(rng.random()))
 
 
-def _public(policy: Policy) -> dict[str, bytes]:
+def _public(policy: PrivatePolicy) -> dict[str, bytes]:
     """All that others may see, byte by byte."""
     fields = {path: array.tobytes() for path, array in public_part(policy.state).items()}
     entries = policy.ledger.entries if policy.ledger else ()
@@ -373,7 +373,7 @@ class PullBeforeSum:
         sums = tuple((module, "gradient_sum", self._gradient_sum) for module in (newton, descent))
         return *sums, (newton, "newton_step", self._newton_step), (descent, "descent_step", self._descent_step)
 
-    def _gradient_sum(self, problem: Problem, rows: Rows, theta: FloatArray, grid: float) -> FloatArray:
+    def _gradient_sum(self, problem: Problem, rows: Selection, theta: FloatArray, grid: float) -> FloatArray:
         self._exact = gradient_sum(problem, rows, theta, grid)
         return self._exact
 

@@ -17,14 +17,19 @@ import numpy as np
 from tacit.errors import CannotMark
 from tacit.estimation import plan, sensitivity
 from tacit.estimation.newton import NoisyNewton
-from tacit.policies import admission, base, one_life, persistence, steps, streamed
+from tacit.policies import admission, continual_policy, one_life, persistence, policy, steps
 from tacit.policies.baselines.joint_linucb import JointLinUcb
-from tacit.policies.baselines.shuffle_linucb import RELEASE, ShuffleLinUcb
+from tacit.policies.batch_policy import BatchPolicy
+from tacit.policies.batches import CLOSE, OPEN
+from tacit.policies.continual_policy import ContinualPolicy
 from tacit.policies.joint import JointGLM
 from tacit.policies.joint import policy as joint_policy
+from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.publisher import Publisher
 from tacit.privacy import continual, noise
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.randomness import Randomness
+from tacit.privacy.streaming import TreeNodes, noisy_nodes
 from tacit.shuffle import calibration, randomizer
 from tacit.shuffle.dominance import Dominance
 from tacit.shuffle.parameters import SumProtocol
@@ -39,47 +44,46 @@ def noise_halved() -> tuple[Change, ...]:
     return ((noise.FastNoise, "gaussian", lambda self, scale, shape: 0.5 * original(self, scale, shape)),)
 
 
-def row_bound(policy: type, bound: Callable[[Any], float]) -> tuple[Change, ...]:
+def row_bound(kind: type, bound: Callable[[Any], float]) -> tuple[Change, ...]:
     """The same stream, charged and noised for another row bound."""
-    original: Callable[[Any, int], continual.ContinualRelease] = vars(policy)["_plan"]
+    original: Callable[[Any, int], continual.ContinualRelease] = vars(kind)["_plan"]
 
     def plan(self: Any, horizon: int) -> continual.ContinualRelease:
         whole = original(self, horizon)
         return replace(whole, row_bound=bound(self), row_norm=min(whole.row_norm, bound(self)))
 
-    return ((policy, "_plan", plan),)
+    return ((kind, "_plan", plan),)
 
 
 def clip_removed() -> tuple[Change, ...]:
-    return ((base, "admit_reward", lambda reward, setting: float(reward)),)
+    return ((policy, "admit_reward", lambda reward, setting: float(reward)),)
 
 
 def waits_for_rewards() -> tuple[Change, ...]:
-    original = ShuffleLinUcb._on_event
+    original = BatchPolicy._on_event
 
     def on_event(self: Any, flag: int) -> None:
-        if flag & RELEASE and self.state.rows.count[0] < self.state.counts[1]:
-            self.state.rows.count[0] = 0
-            flag &= ~RELEASE
+        if flag == CLOSE and self.state.rows.held[()] < self.batch_users:
+            flag = OPEN
         original(self, flag)
 
-    return ((ShuffleLinUcb, "_on_event", on_event),)
+    return ((BatchPolicy, "_on_event", on_event),)
 
 
 def noise_reused() -> tuple[Change, ...]:
-    def restarted(state: Any) -> noise.NoiseSource:
-        seeds = np.random.SeedSequence(5).spawn(3)  # the seed of the check's policy
-        return noise.FastNoise(np.random.default_rng(seeds[0]))
+    def restarted(state: Any) -> Randomness:
+        return Randomness.make(5, None, private=True)  # the seed of the check's policy
 
-    return ((base, "noise_from_state", restarted),)
+    return ((Randomness, "from_json", restarted),)
 
 
 def noise_redrawn() -> tuple[Change, ...]:
     original, rng = Publisher.leaf, np.random.default_rng(0)
 
     def leaf(self: Publisher, stream: continual.Stream, draws: FloatArray) -> bool:
-        if stream.clock[0] > 0 and stream.noisy.size:
-            stream.noisy[:] += np.where(stream.noisy != 0.0, 1e-3 * rng.standard_normal(stream.noisy.shape), 0.0)
+        nodes = noisy_nodes(stream.mechanism)
+        if stream.closed[()] > 0 and nodes.size:
+            nodes[:] += np.where(nodes != 0.0, 1e-3 * rng.standard_normal(nodes.shape), 0.0)
         return original(self, stream, draws)
 
     return ((Publisher, "leaf", leaf),)
@@ -121,8 +125,9 @@ def used_noise_short() -> tuple[Change, ...]:
     """The optimizers add two thirds of the noise that was drawn for them."""
     original = JointGLM._refresh
 
-    def refresh(self: Any, side: int) -> None:
-        source = self.event_noise
+    def refresh(self: Any, *sides: Any) -> None:
+        whole = self.randomness
+        source = whole.events
 
         class Short:
             """Hands out less than it draws."""
@@ -133,19 +138,19 @@ def used_noise_short() -> tuple[Change, ...]:
             def __getattr__(self, name: str) -> Any:
                 return getattr(source, name)
 
-        self.event_noise = Short()
+        self.randomness = replace(whole, events=Short())
         try:
-            original(self, side)
+            original(self, *sides)
         finally:
-            self.event_noise = source
+            self.randomness = whole
 
     return ((JointGLM, "_refresh", refresh),)
 
 
 def group_noise_short() -> tuple[Change, ...]:
     """Ticks of several users have two thirds of their noise."""
-    original = streamed.StreamedPolicy._close
-    decide = base.Policy._decide
+    original = ContinualPolicy._close
+    decide = policy.Policy._decide
 
     def counting(self: Any, contexts: FloatArray) -> Any:
         self._users_of_tick = contexts.shape[0]
@@ -154,7 +159,7 @@ def group_noise_short() -> tuple[Change, ...]:
     def close(self: Any, draws: FloatArray) -> bool:
         return original(self, draws * (2.0 / 3.0) if self._users_of_tick > 1 else draws)
 
-    return (base.Policy, "_decide", counting), (streamed.StreamedPolicy, "_close", close)
+    return (policy.Policy, "_decide", counting), (ContinualPolicy, "_close", close)
 
 
 def calls_uncharged() -> tuple[Change, ...]:
@@ -182,7 +187,7 @@ def _epoch_starts(change: Callable[[continual.Stream], None]) -> tuple[Change, .
         original(stream, planned)
         change(stream)
 
-    return (continual, "start_epoch", start), (streamed, "start_epoch", start)
+    return (continual, "start_epoch", start), (continual_policy, "start_epoch", start)
 
 
 def waiting_leaf_twice() -> tuple[Change, ...]:
@@ -194,33 +199,34 @@ def waiting_leaf_twice() -> tuple[Change, ...]:
 
 def carried_twice() -> tuple[Change, ...]:
     def double(stream: continual.Stream) -> None:
-        stream.carried[:] *= 2.0
+        if isinstance(stream.mechanism, TreeNodes):
+            stream.mechanism.carried[:] *= 2.0
         stream.released[:] *= 2.0
 
     return _epoch_starts(double)
 
 
 def recovers_the_leaf() -> tuple[Change, ...]:
-    original = streamed.StreamedPolicy._drop_raw
+    original = ContinualPolicy._drop_raw
 
     def drop(self: Any) -> None:
         leaf = self.state.stream.leaf.copy()
         original(self)
         self.state.stream.leaf[:] = leaf
 
-    return ((streamed.StreamedPolicy, "_drop_raw", drop),)
+    return ((ContinualPolicy, "_drop_raw", drop),)
 
 
 def recovers_the_noise() -> tuple[Change, ...]:
-    original = base.Policy._recover
+    original = PrivatePolicy.recover
 
     def recover(self: Any) -> str:
-        kept = self.noise, self.event_noise, self._coins
+        kept = self.randomness
         text = original(self)
-        self.noise, self.event_noise, self._coins = kept
+        self.randomness = kept
         return text
 
-    return ((base.Policy, "_recover", recover),)
+    return ((PrivatePolicy, "recover", recover),)
 
 
 class NoLock(AbstractContextManager[None]):
@@ -250,14 +256,14 @@ def mark_given_up() -> tuple[Change, ...]:
 
 
 def rewards_unclaimed() -> tuple[Change, ...]:
-    original = base.Policy.update
+    original = policy.Policy.update
 
     def update(self: Any, decision: Any, reward: float) -> None:
         claim, self._life.claim = self._life.claim, None
         original(self, decision, reward)
         self._life.claim = claim
 
-    return ((base.Policy, "update", update),)
+    return ((policy.Policy, "update", update),)
 
 
 def batch_refused() -> tuple[Change, ...]:
@@ -269,7 +275,7 @@ def batch_refused() -> tuple[Change, ...]:
             raise error
         return block, refused
 
-    return ((base, "admit_users", admit),)
+    return ((policy, "admit_users", admit),)
 
 
 def dominance_short() -> tuple[Change, ...]:
@@ -283,12 +289,12 @@ def dominance_short() -> tuple[Change, ...]:
 
 
 def private_refresh() -> tuple[Change, ...]:
-    original = vars(joint_policy)["constants_for"]
+    original = vars(joint_policy)["joint_profile"]
 
     def literal(profile: str, *arguments: Any, **names: Any) -> Any:
         return original("paper" if profile == "theory" else profile, *arguments, **names)
 
-    return ((joint_policy, "constants_for", literal),)
+    return ((joint_policy, "joint_profile", literal),)
 
 
 def fewer_rounds() -> tuple[Change, ...]:
@@ -300,7 +306,7 @@ def fewer_rounds() -> tuple[Change, ...]:
 
         def open(self) -> continual.Stream:
             stream = super().open()
-            stream.clock[1] *= 4
+            stream.leaves[()] *= 4
             return stream
 
     def plan(self: Any, horizon: int) -> Any:
@@ -327,5 +333,5 @@ def smallest_batch_ignored() -> tuple[Change, ...]:
     return ((SumProtocol, "min_users", keep),)
 
 
-def without_score(policy: Any) -> float:
-    return math.sqrt(2.0) * float(policy.setting.max_derivative)
+def without_score(chosen: Any) -> float:
+    return math.sqrt(2.0) * float(chosen.setting.max_derivative)

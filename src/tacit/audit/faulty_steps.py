@@ -7,7 +7,7 @@ from tacit.estimation.linearised import blended_weight
 from tacit.glm.links import mean
 from tacit.linalg.solve import dot
 from tacit.policies.baselines.joint_linucb import JointLinState
-from tacit.policies.stream.steps import BLEND, SCALE, THETA_BOUND, StreamState
+from tacit.policies.stream.steps import StreamState
 from tacit.privacy.continual import contribute_outer, contribute_vector
 from tacit.typing import FloatArray
 
@@ -16,13 +16,13 @@ from tacit.typing import FloatArray
 def linearised_at_arrival(state: StreamState, memo: FloatArray, reward: float) -> None:
     """`stream-glm` learns at the theta of the reward's arrival, which the delay chooses."""
     dim = state.theta.shape[0]
-    constants, link, x = state.constants, state.link[0], memo[:dim]
-    bound = constants[THETA_BOUND]
+    constants, x = state.constants, memo[:dim]
+    link, bound = constants.link, constants.theta_bound
     z = min(max(dot(x, state.theta), -bound), bound)
-    weight = blended_weight(link, constants[BLEND], z)
+    weight = blended_weight(link, constants.blend, z)
     contribute_outer(state.stream, 0, weight, x)
     response = reward - mean(link, z) + weight * z
-    contribute_vector(state.stream, state.stream.released.shape[0] - dim, constants[SCALE] * response, x)
+    contribute_vector(state.stream, state.stream.released.shape[0] - dim, constants.scale * response, x)
 
 
 @kernel
@@ -30,5 +30,6 @@ def moved_by_a_reward(state: JointLinState, memo: FloatArray, reward: float) -> 
     """`joint-linucb` also moves its public estimate by the raw reward, a little."""
     dim = memo.shape[0]
     contribute_outer(state.stream, 0, 1.0, memo)
-    contribute_vector(state.stream, dim * (dim + 1) // 2, state.weight[0] * reward, memo)
-    state.theta[0] += 1e-12 * reward * memo[0]
+    contribute_vector(state.stream, dim * (dim + 1) // 2, state.constants.reward_weight * reward, memo)
+    for i in range(dim):
+        state.theta[i] += 1e-12 * reward * memo[i]

@@ -22,13 +22,14 @@ from tacit.estimation.gradient import clipped_gradient_sum
 from tacit.estimation.newton import NoisyNewton
 from tacit.estimation.plan import Problem
 from tacit.glm.links import get_link
-from tacit.glm.rows import ALL_ROWS
+from tacit.glm.rows import ALL_ROWS, Selection, rows_of
 from tacit.linalg.packing import packed
 from tacit.privacy.budget import Budget
 from tacit.privacy.continual import Stream, close_leaf, plan_release
 from tacit.privacy.gaussian import mu_from
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import FastNoise
+from tacit.privacy.streaming import coefficients, restart
 from tacit.shuffle.analyzer import analyze
 from tacit.shuffle.calibration import calibrate
 from tacit.shuffle.domains import OuterProducts
@@ -50,11 +51,10 @@ USERS: Final = 100
 def _release_runs(stream: Stream, leaves: FloatArray, noise: FloatArray, out: FloatArray) -> None:
     """Run the stream once for each line of ``noise`` over the same leaves; all releases go to ``out``."""
     for run in range(noise.shape[0]):
-        stream.clock[0] = 0
-        stream.nodes[:] = 0.0
-        stream.noisy[:] = 0.0
+        decay, weight = coefficients(stream.mechanism)
+        stream.closed[()] = 0
         stream.released[:] = 0.0
-        stream.impulse[:] = 0.0
+        restart(stream.mechanism, stream.released, decay, weight)
         for leaf in range(leaves.shape[0]):
             for i in range(leaves.shape[1]):
                 stream.leaf[i] = leaves[leaf, i]
@@ -123,11 +123,7 @@ def attack_gradient(epsilon: float, delta: float, runs: int, rng: np.random.Gene
         out = np.empty(2)
         clipped_gradient_sum(
             problem.link.code,
-            features,
-            rewards,
-            USERS,
-            np.ones(USERS, dtype=np.uint8),
-            ALL_ROWS,
+            Selection(rows_of(features, rewards), ALL_ROWS),
             np.array([problem.theta_bound, 0.0]),
             problem.reward_bound,
             problem.residual_bound,

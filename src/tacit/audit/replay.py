@@ -21,8 +21,8 @@ from tacit.audit.session import SHUFFLED, Cost, Diverged, Session
 from tacit.audit.worlds import NEVER, Row, World
 from tacit.errors import AlreadyRewarded
 from tacit.policies import registry
-from tacit.policies.base import Policy
 from tacit.policies.decision import Decision
+from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.state import public_part
 from tacit.privacy.events import PrivacyEvent, RenyiRelease
 from tacit.privacy.gaussian import mu_from
@@ -72,7 +72,8 @@ class _Run:
 
     session: Session
     world: World
-    rows: tuple[Row, Row] | None = None
+    rows: tuple[Row, ...] = ()
+    """Of the replaced user, in either world; named when that user comes."""
     due: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     decisions: dict[tuple[int, int], Decision] = field(default_factory=dict)
     divergences: list[str] = field(default_factory=list)
@@ -80,11 +81,10 @@ class _Run:
     def row(self, which: int, user: int) -> Row:
         if user != self.world.user:
             return self.world.row(user)
-        assert self.rows is not None
         return self.rows[which]
 
 
-def replay(first: Policy, second: Policy, world: World, rng: np.random.Generator) -> Outcome:
+def replay(first: PrivatePolicy, second: PrivatePolicy, world: World, rng: np.random.Generator) -> Outcome:
     """Play ``world`` with both policies, made with the same seed; the second sees the other row.
 
     Stops at the first divergence: what follows it proves nothing more.
@@ -98,8 +98,6 @@ def replay(first: Policy, second: Policy, world: World, rng: np.random.Generator
     except Diverged as found:
         run.divergences.append(str(found))
     ledger, budget = session.policies[0].ledger, session.policies[0].setting.budget
-    assert ledger is not None
-    assert budget is not None
     # Shuffled sums are judged by their own privacy loss at the budget's delta, so the claim is that of the budget.
     shuffled = session.policies[0].guarantee == "shuffle"
     return Outcome(
@@ -116,7 +114,6 @@ def replay(first: Policy, second: Policy, world: World, rng: np.random.Generator
 def _compare_scales(session: Session) -> None:
     """Every release has noise of the standard deviation that some ledger entry of its kind states."""
     ledger = session.policies[0].ledger
-    assert ledger is not None
     for kind, sds in session.sds.items():
         match = _CALL.fullmatch(kind)
         events = [e.event for e in ledger.entries if e.event.name.startswith("optimizer call") == bool(match)]
@@ -192,7 +189,7 @@ def _play(run: _Run, rng: np.random.Generator) -> None:
 
 
 def _decide(run: _Run, members: list[int]) -> None:
-    def select(which: int, policy: Policy) -> list[Decision]:
+    def select(which: int, policy: PrivatePolicy) -> list[Decision]:
         arms = np.stack([run.row(which, user).arms for user in members])
         answers = [policy.select(arms[0])] if len(members) == 1 else policy.select_batch(arms)
         return [answer for answer in answers if isinstance(answer, Decision)]
@@ -221,7 +218,7 @@ def _deliver(run: _Run, now: int) -> None:
     _compare(run)
 
 
-def _report_again(policy: Policy, decision: Decision) -> None:
+def _report_again(policy: PrivatePolicy, decision: Decision) -> None:
     try:
         policy.update(decision.id, policy.setting.reward_bound)
     except AlreadyRewarded:
@@ -234,9 +231,17 @@ def _save_and_load(run: _Run) -> None:
         for which, policy in enumerate(run.session.policies):
             path = Path(folder) / f"state{which}"
             policy.save(path)
-            run.session.policies[which] = registry.load(path)
+            run.session.policies[which] = load_private(path)
             run.session.watch(which)
     _compare(run)
+
+
+def load_private(path: Path, *, recover: bool = False) -> PrivatePolicy:
+    """The private policy of a saved state."""
+    policy = registry.load(path, recover=recover)
+    if not isinstance(policy, PrivatePolicy):
+        raise Diverged("a private policy was saved, and another one loaded")
+    return policy
 
 
 def _compare(run: _Run, *, reports: bool = False) -> None:
@@ -244,8 +249,6 @@ def _compare(run: _Run, *, reports: bool = False) -> None:
     first, second = run.session.policies
     if first.public_fingerprint() == second.public_fingerprint() and not reports:
         return
-    assert first.ledger is not None
-    assert second.ledger is not None
     if first.ledger.entries != second.ledger.entries:
         raise Diverged(f"ledger entries differ: {len(first.ledger.entries)} and {len(second.ledger.entries)}")
     ours, theirs = public_part(first.state), public_part(second.state)

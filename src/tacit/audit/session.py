@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,11 @@ import numpy as np
 from tacit.audit.joint_draws import Record
 from tacit.audit.loss import Pair, loss_mu, protocol_pairs
 from tacit.audit.worlds import copied
-from tacit.policies.base import Policy
+from tacit.errors import TacitError
+from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.publisher import Publisher
-from tacit.privacy.continual import Stream, close_leaf
-from tacit.privacy.events import NoisySum
-from tacit.privacy.noise import FastNoise, NoiseSource, Shape
+from tacit.privacy.continual import Stream, close_leaf, published, replay_leaf
+from tacit.privacy.noise import FastNoise, ForwardingNoise, NoiseSource, Shape
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import FloatArray
@@ -68,7 +68,7 @@ class Cost:
 class Session:
     """Tape of what world 0 did, for world 1 to follow."""
 
-    policies: list[Policy]
+    policies: list[PrivatePolicy]
     costs: dict[str, Cost] = field(default_factory=dict)
     draws: list[Record] = field(default_factory=list)
     """All noise of world 0 in units of what the release was planned with, in order, by kind."""
@@ -90,8 +90,12 @@ class Session:
         policy = self.policies[world]
         policy.publisher = Recorder(self) if world == 0 else Follower(self)
         if policy.guarantee != "shuffle":  # whose bits are no Gaussian draws, and come through the publisher whole
-            policy.noise = WatchedNoise(policy.noise, self, "ticks")
-            policy.event_noise = WatchedNoise(policy.event_noise, self, "events")
+            sources = policy.randomness
+            policy.randomness = replace(
+                sources,
+                ticks=WatchedNoise(sources.ticks, self, "ticks"),
+                events=WatchedNoise(sources.events, self, "events"),
+            )
 
     def cost(self, kind: str) -> Cost:
         """The costs of one kind of release."""
@@ -108,7 +112,7 @@ class Session:
         """Log-likelihood ratio of everything released so far, world 1 against world 0."""
         return math.fsum(cost.llr for cost in self.costs.values())
 
-    def both(self, action: Callable[[int, Policy], Any]) -> list[Any]:
+    def both(self, action: Callable[[int, PrivatePolicy], Any]) -> list[Any]:
         """Do the same in both worlds, one after the other."""
         results = []
         for self.world in (0, 1):
@@ -161,56 +165,18 @@ class Session:
         return np.array(theirs)
 
 
-class WatchedNoise:
+class WatchedNoise(ForwardingNoise):
     """A source of noise whose draws a session sees; everything else is the source's own."""
 
     def __init__(self, source: NoiseSource, session: Session, label: str) -> None:
-        self._source = source
+        super().__init__(source)
         self._session = session
         self._label = label
 
     def gaussian(self, scale: float, shape: Shape) -> FloatArray:
         """A draw of the source, or world 0's."""
-        noise = self._source.gaussian(scale, shape)
-        return self._session.drawn(self._source, self._label, scale, noise) if scale > 0.0 else noise
-
-    @property
-    def name(self) -> str:
-        """The source's."""
-        return self._source.name
-
-    @property
-    def grid(self) -> float | None:
-        """The source's."""
-        return self._source.grid
-
-    def describe(self) -> str:
-        """The source's."""
-        return self._source.describe()
-
-    def quantize(self, values: FloatArray) -> FloatArray:
-        """The source's."""
-        return self._source.quantize(values)
-
-    def rounding_slack(self, size: int) -> float:
-        """The source's."""
-        return self._source.rounding_slack(size)
-
-    def scale_for(self, sensitivity: float, mu: float, *, size: int) -> float:
-        """The source's."""
-        return self._source.scale_for(sensitivity, mu, size=size)
-
-    def mu_budget(self, epsilon: float, delta: float, rounds_per_user: int = 1) -> float:
-        """The source's."""
-        return self._source.mu_budget(epsilon, delta, rounds_per_user)
-
-    def event(self, name: str, sensitivity: float, noise_sd: float, **details: Any) -> NoisySum:
-        """The source's."""
-        return self._source.event(name, sensitivity, noise_sd, **details)
-
-    def state(self) -> dict[str, Any]:
-        """The source's."""
-        return self._source.state()
+        noise = super().gaussian(scale, shape)
+        return self._session.drawn(self.source, self._label, scale, noise) if scale > 0.0 else noise
 
 
 class Recorder(Publisher):
@@ -222,8 +188,8 @@ class Recorder(Publisher):
     def leaf(self, stream: Stream, noise: FloatArray) -> bool:
         fresh = close_leaf(stream, noise)
         if fresh:
-            self._session.used(STREAM, noise.copy(), float(stream.scale[0]))
-        self._session.record(STREAM, (fresh, stream.released.copy(), stream.noisy.copy()))
+            self._session.used(STREAM, noise.copy(), float(stream.noise_sd[()]))
+        self._session.record(STREAM, (fresh, published(stream)))
         return fresh
 
     def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:
@@ -247,27 +213,26 @@ class Follower(Publisher):
         self._session = session
 
     def leaf(self, stream: Stream, noise: FloatArray) -> bool:
-        fresh, released, noisy = self._session.follow(STREAM)
-        rehearsal = copied(stream)
+        fresh, released = self._session.follow(STREAM)
+        rehearsal, sd = copied(stream), float(stream.noise_sd[()])
         if close_leaf(rehearsal, noise) != fresh:
             raise Diverged("a leaf is closed in one world only")
-        # The release is the exact sum plus this draw: what is missing after a rehearsal is what the noise must supply.
-        needed = released - rehearsal.released
-        if fresh:
-            self._session.cost(STREAM).add(-needed, noise, float(stream.scale[0]))
-        close_leaf(stream, noise + needed)
-        if stream.scale[1] > 0.0 and not _same(stream.released, released):
-            raise Diverged("exact noise: the other world cannot release the same value, bit for bit")
-        if fresh and not np.allclose(stream.released, released, rtol=1e-9, atol=1e-6 * float(stream.scale[0])):
+        difference = published(rehearsal) - released
+        if not np.any(difference):
+            return close_leaf(stream, noise)
+        self._session.cost(STREAM).add(difference, noise, sd)
+        try:
+            needed = replay_leaf(stream, released)
+        except TacitError as error:
+            raise Diverged(f"the other world cannot release the same value: {error}") from error
+        if not np.allclose(needed, noise - difference, rtol=1e-9, atol=1e-6 * sd):
             raise Diverged("the noise that the neighbour would need is not what is added")
-        stream.released[:] = released
-        stream.noisy[:] = noisy
-        return bool(fresh)
+        return True
 
     def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:
         theirs, released = self._session.follow(kind)
         self._session.cost(kind).add(exact - theirs, noise, sd)
-        grid = self._session.policies[1].noise.grid
+        grid = self._session.policies[1].randomness.ticks.grid
         if grid is not None and not _same(exact + (noise + (theirs - exact)), released):
             raise Diverged(f"exact noise: {kind} cannot be released with the same value, bit for bit")
         return np.array(released)

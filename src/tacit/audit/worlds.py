@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tacit.policies.base import Policy, from_snapshot
+from tacit.policies.private_policy import PrivatePolicy
+from tacit.policies.state import flatten, rebuild
 from tacit.policies.steps import choose, learn
 from tacit.privacy.continual import Stream
 from tacit.typing import FloatArray, IntArray
@@ -31,7 +32,7 @@ class Row:
     delay: int = 0
 
 
-Adversary = Callable[[Policy, np.random.Generator, int], tuple[Row, Row]]
+Adversary = Callable[[PrivatePolicy, np.random.Generator, int], tuple[Row, Row]]
 """Two rows with the stated number of arms for the user who is about to decide."""
 
 
@@ -66,7 +67,7 @@ def unit(rng: np.random.Generator, *shape: int) -> FloatArray:
 
 def make_world(
     rng: np.random.Generator,
-    policy: Policy,
+    policy: PrivatePolicy,
     adversary: Adversary,
     *,
     users: int,
@@ -88,7 +89,7 @@ def make_world(
 # Adversaries
 
 
-def random_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def random_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
     """Both rows drawn at random."""
     first, second = (
         Row(unit(rng, arms, policy.setting.dim), policy.setting.reward_bound * rng.random(arms)) for _ in range(2)
@@ -100,13 +101,13 @@ def _single(x: FloatArray, reward: float, arms: int) -> Row:
     return Row(np.tile(x, (arms, 1)), np.full(arms, reward))
 
 
-def opposite_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def opposite_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
     """One arm and its opposite, with the same or with different rewards."""
     x, bound = unit(rng, policy.setting.dim), policy.setting.reward_bound
     return _single(x, bound, arms), _single(-x, bound * float(rng.integers(0, 2)), arms)
 
 
-def orthogonal_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def orthogonal_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
     """Two unit vectors at a right angle: the outer products are sqrt(2) apart."""
     basis = np.linalg.qr(rng.standard_normal((policy.setting.dim, policy.setting.dim)))[0]
     bound = policy.setting.reward_bound
@@ -114,7 +115,7 @@ def orthogonal_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tupl
     return first, second
 
 
-def switching_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def switching_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
     """A row that explores (long arms) and one that does not (arms of length 0 or nearly)."""
     dim, bound = policy.setting.dim, policy.setting.reward_bound
     short = 0.05 * float(rng.integers(0, 2)) * unit(rng, arms, dim)
@@ -122,36 +123,36 @@ def switching_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple
     return (rows[1], rows[0]) if rng.random() < 0.5 else rows
 
 
-def largest_contribution(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def largest_contribution(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
     """The two rows, among those in a plane with the public estimate, whose contributions lie furthest apart."""
-    rows = candidates(policy, rng, public_theta(policy))
+    rows = candidates(policy, rng, policy.estimate)
     if isinstance(getattr(policy.state, "stream", None), Stream):
         values = _contributions(policy, rows)
     else:
-        values = gradients(policy, rows, public_theta(policy))
+        values = gradients(policy, rows, policy.estimate)
     return furthest(rows, values, arms)
 
 
-def largest_gradient(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def largest_gradient(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
     """The same for the gradients of the loss at the public estimate."""
-    rows = candidates(policy, rng, public_theta(policy))
-    return furthest(rows, gradients(policy, rows, public_theta(policy)), arms)
+    rows = candidates(policy, rng, policy.estimate)
+    return furthest(rows, gradients(policy, rows, policy.estimate), arms)
 
 
-def excessive_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def excessive_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
     """A reward ten times above the bound, for links whose rewards are clipped to it."""
     x, bound = unit(rng, policy.setting.dim), policy.setting.reward_bound
     return _single(x, 10.0 * bound, arms), _single(-x, bound, arms)
 
 
-def late_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def late_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
     """Rows as above, whose rewards arrive at different times."""
     first, second = ADVERSARIES[int(rng.integers(len(ADVERSARIES)))](policy, rng, arms)
     delays = rng.permutation(12)[:2]
     return replace(first, delay=int(delays[0])), replace(second, delay=int(delays[1]))
 
 
-def missing_rows(policy: Policy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def missing_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
     """A long row, and one whose reward never comes."""
     first, second = ADVERSARIES[int(rng.integers(len(ADVERSARIES)))](policy, rng, arms)
     rows = first, replace(second, delay=NEVER)
@@ -170,14 +171,8 @@ ABSENT: Final[tuple[Adversary, ...]] = (late_rows, missing_rows)
 """Where the guarantee covers rewards that come late or never."""
 
 
-def public_theta(policy: Policy) -> FloatArray:
-    """The newest estimate; 0 as long as there is none."""
-    theta: FloatArray = np.atleast_2d(np.asarray(getattr(policy.state, "theta", np.zeros(policy.setting.dim))))[-1]
-    return theta
-
-
 def candidates(
-    policy: Policy, rng: np.random.Generator, theta: FloatArray, angles: int = 24
+    policy: PrivatePolicy, rng: np.random.Generator, theta: FloatArray, angles: int = 24
 ) -> list[tuple[FloatArray, float]]:
     """Unit vectors in a plane with ``theta`` (with a fixed direction when it is 0), each with both extreme rewards."""
     along = theta if np.linalg.norm(theta) > 0.0 else np.eye(policy.setting.dim)[0]
@@ -192,7 +187,7 @@ def candidates(
     return [(x / max(1.0, float(np.linalg.norm(x))), reward) for x in vectors for reward in (0.0, bound)]
 
 
-def _contributions(policy: Policy, candidates: list[tuple[FloatArray, float]]) -> FloatArray:
+def _contributions(policy: PrivatePolicy, candidates: list[tuple[FloatArray, float]]) -> FloatArray:
     """What the policy's own kernels would add to the open leaf."""
     scratch = copied(policy.state)
     memo, coins = np.zeros(policy.memo_size), np.zeros(policy.coin_count)
@@ -205,7 +200,7 @@ def _contributions(policy: Policy, candidates: list[tuple[FloatArray, float]]) -
     return out
 
 
-def gradients(policy: Policy, rows: list[tuple[FloatArray, float]], theta: FloatArray) -> FloatArray:
+def gradients(policy: PrivatePolicy, rows: list[tuple[FloatArray, float]], theta: FloatArray) -> FloatArray:
     """Of the loss at ``theta``, one line per row."""
     features = np.array([x for x, _ in rows])
     rewards = np.array([reward for _, reward in rows])
@@ -220,11 +215,11 @@ def furthest(rows: list[tuple[FloatArray, float]], values: FloatArray, arms: int
     return _single(*rows[int(i)], arms), _single(*rows[int(j)], arms)
 
 
-def twin(policy: Policy) -> Policy:
+def twin(policy: PrivatePolicy) -> PrivatePolicy:
     """A second policy in the same state, generators included, to look ahead with: what it draws is drawn again."""
-    return from_snapshot(type(policy), *policy._snapshot())
+    return type(policy).from_snapshot(policy.snapshot())
 
 
 def copied(state: Any) -> Any:
     """A state with arrays of its own."""
-    return type(state)(*(copied(v) if isinstance(v, tuple) else np.array(v) for v in state))
+    return rebuild(state, flatten(state))

@@ -6,13 +6,31 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tacit.audit.checks.life import LIFE_CHECKS
-from tacit.audit.checks.noise import NOISE_CHECKS
-from tacit.audit.checks.protocol import PROTOCOL_CHECKS
+from tacit.audit.checks import life, noise, protocol
 from tacit.audit.checks.replays import REPLAY_CHECKS, Check
 
 CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
-    {**REPLAY_CHECKS, **NOISE_CHECKS, **LIFE_CHECKS, **PROTOCOL_CHECKS}
+    {
+        **REPLAY_CHECKS,
+        "noise scale": noise.noise_scale,
+        "joint distribution of draws": noise.joint_draws,
+        "fresh noise": noise.fresh_noise,
+        "stream reference": noise.stream_reference,
+        "compiled ticks": noise.compiled_ticks,
+        "late rows": noise.late_rows_contribute_alike,
+        "exact noise": noise.exact_noise,
+        "resumed once": life.resumed_once,
+        "rewards go on": life.rewards_go_on,
+        "files that cannot be marked": life.unmarkable_files,
+        "copies": life.copies_refused,
+        "threads": life.one_call_at_a_time,
+        "recovery": life.recovery,
+        "errors of others": life.errors_of_others,
+        "message width": protocol.message_width,
+        "shuffled noise": protocol.shuffled_noise,
+        "smallest batch": protocol.small_batch,
+        "privacy loss of shuffled sums": protocol.privacy_loss,
+    }
 )
 
 __all__ = ["CHECKS", "Check"]

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,11 +18,10 @@ from typing import Any, Final
 import numpy as np
 
 from tacit.audit.checks.noise import small_policy, walk
-from tacit.audit.replay import own_registry
+from tacit.audit.replay import load_private, own_registry
 from tacit.errors import InvalidInput, OneLife, RecoveryWarning
-from tacit.policies import registry
-from tacit.policies.base import Policy
 from tacit.policies.decision import Decision
+from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.state import flatten, public_part
 from tacit.typing import FloatArray
 
@@ -38,12 +37,12 @@ def resumed_once() -> list[str]:
         policy.save(paths[0])
         policy.save(paths[1])
         shutil.copy(paths[1], paths[2])
-        loads = [partial(registry.load, path) for path in paths]
+        loads = [partial(load_private, path) for path in paths]
         going = _going([partial(_itself, policy), *loads], lambda one: one.select(np.eye(2)))
     return [f"{going} copies of one state went on, each with noise of its own"] if going != 1 else []
 
 
-def _going(makers: list[Callable[[], Policy]], use: Callable[[Policy], Any]) -> int:
+def _going(makers: list[Callable[[], PrivatePolicy]], use: Callable[[PrivatePolicy], Any]) -> int:
     """How many of these policies can be had and used."""
     alive, going = [], 0
     for make in makers:
@@ -70,13 +69,13 @@ def rewards_go_on() -> list[str]:
             policy.save(path)
             report = partial(_rewarded, decision=decision)
             going = _going([partial(_itself, policy)], report)
-            going += _going([partial(registry.load, path)], report)
+            going += _going([partial(load_private, path)], report)
         if going != 1:
             found.append(f"{name}: the reward of one decision was taken in by object and file")
     return found
 
 
-def _rewarded(policy: Policy, decision: Decision) -> None:
+def _rewarded(policy: PrivatePolicy, decision: Decision) -> None:
     policy.update(decision, 1.0)
 
 
@@ -90,7 +89,7 @@ def unmarkable_files() -> list[str]:
         with _sealed(path) as read_only:
             for _ in range(3):
                 with own_registry():
-                    going += _going([partial(registry.load, read_only)], _itself)
+                    going += _going([partial(load_private, read_only)], _itself)
     return [f"a read-only file was resumed {going} times"] if going else []
 
 
@@ -164,12 +163,12 @@ def _both_inside(*calls: str) -> bool:
     return both
 
 
-def _itself(policy: Policy) -> Policy:
+def _itself(policy: PrivatePolicy) -> PrivatePolicy:
     return policy
 
 
-def _pickled(policy: Policy) -> Policy:
-    found: Policy = pickle.loads(pickle.dumps(policy))
+def _pickled(policy: PrivatePolicy) -> PrivatePolicy:
+    found: PrivatePolicy = pickle.loads(pickle.dumps(policy))
     return found
 
 
@@ -184,7 +183,7 @@ def recovery() -> list[str]:
             waiting = policy.select(np.eye(2))
             walk(policy, 1)  # leaves a row in the open leaf
             policy.save(path)
-            lives = [registry.load(path, recover=True) for _ in range(2)]
+            lives = [load_private(path, recover=True) for _ in range(2)]
             found += [f"{name}: {text}" for text in _leftovers(lives[0], waiting)]
             drawn = [_next_draws(one) for one in (policy, *lives)]
             if np.unique(np.concatenate(drawn)).size < sum(values.size for values in drawn):
@@ -192,12 +191,13 @@ def recovery() -> list[str]:
     return found
 
 
-def _next_draws(policy: Policy) -> FloatArray:
+def _next_draws(policy: PrivatePolicy) -> FloatArray:
     """Of all three sources."""
-    return np.concatenate([policy.noise.gaussian(1.0, 4), policy.event_noise.gaussian(1.0, 4), policy._coins.random(4)])
+    sources = policy.randomness
+    return np.concatenate([sources.ticks.gaussian(1.0, 4), sources.events.gaussian(1.0, 4), sources.coins.random(4)])
 
 
-def _leftovers(policy: Policy, waiting: Decision) -> list[str]:
+def _leftovers(policy: PrivatePolicy, waiting: Decision) -> list[str]:
     try:
         policy.update(waiting, 1.0)
         return ["a reward of an earlier life was taken in"]
@@ -222,14 +222,3 @@ def errors_of_others() -> list[str]:
         if [isinstance(answer, Decision) for answer in answers] != [True, False, True]:
             found.append(f"{name}: one user's bad arms changed what others were answered")
     return found
-
-
-LIFE_CHECKS: Final[Mapping[str, Callable[[], list[str]]]] = {
-    "resumed once": resumed_once,
-    "rewards go on": rewards_go_on,
-    "files that cannot be marked": unmarkable_files,
-    "copies": copies_refused,
-    "threads": one_call_at_a_time,
-    "recovery": recovery,
-    "errors of others": errors_of_others,
-}

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from tacit.audit.cases import EXACT
+from tacit.audit.cases import EXACT, private_class
 from tacit.audit.joint_draws import Record, joint_findings
-from tacit.audit.replay import own_registry
+from tacit.audit.replay import load_private, own_registry
 from tacit.audit.session import Session
 from tacit.audit.statistics import noise_scale_bounds
 from tacit.audit.worlds import copied
-from tacit.policies import registry
-from tacit.policies.base import Policy
+from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.publisher import DIRECT, Publisher
 from tacit.policies.steps import learn
 from tacit.privacy import continual
@@ -28,19 +26,19 @@ EPSILON, DELTA = 4.0, 1e-5
 STREAMS: Final = ("stream-glm", "joint-glm", "joint-linucb")
 
 
-def small_policy(seed: int | None = 5, name: str = "stream-glm", **options: Any) -> Policy:
+def small_policy(seed: int | None = 5, name: str = "stream-glm", **options: Any) -> PrivatePolicy:
     """A policy that a check can play through in no time."""
     setting = {"dim": 2, "horizon": 64, "epsilon": EPSILON, "delta": DELTA, "theta_bound": 2.0, "seed": seed}
-    return registry.make_policy(name, **(setting | options))
+    return private_class(name)(**(setting | options))
 
 
-def walk(policy: Policy, rounds: int) -> None:
+def walk(policy: PrivatePolicy, rounds: int) -> None:
     """Two arms, always paid."""
     for _ in range(rounds):
         policy.update(policy.select(np.eye(2)), 1.0)
 
 
-def _draws(policy: Policy, rounds: int) -> list[Record]:
+def _draws(policy: PrivatePolicy, rounds: int) -> list[Record]:
     """What a policy draws on its way, in units of what was planned."""
     session = Session([policy, small_policy(0, "joint-linucb")])
     walk(policy, rounds)
@@ -52,7 +50,6 @@ def noise_scale() -> list[str]:
     drawn = []
     for seed in range(40):
         policy = small_policy(seed)
-        assert policy.ledger is not None
         drawn += [noise for _, noise in _draws(policy, 40)]
     low, high = noise_scale_bounds(np.concatenate([np.ravel(noise) for noise in drawn]))
     return [] if low <= 1.0 <= high else [f"noise is between {low:.3f} and {high:.3f} times what was charged"]
@@ -83,7 +80,7 @@ def fresh_noise() -> list[str]:
         policy = small_policy()
         walk(policy, 10)
         policy.save(Path(folder) / "state")
-        draws += _draws(registry.load(Path(folder) / "state"), 10)
+        draws += _draws(load_private(Path(folder) / "state"), 10)
     values = np.concatenate([np.ravel(noise) for _, noise in draws])
     repeated = values.size - np.unique(values).size
     return [f"{repeated} of {values.size} noise values were used before"] if repeated else []
@@ -158,7 +155,7 @@ def late_rows_contribute_alike() -> list[str]:
     return found
 
 
-def _contribution(policy: Policy, identity: int) -> FloatArray:
+def _contribution(policy: PrivatePolicy, identity: int) -> FloatArray:
     state = copied(policy.state)
     leaf = state.stream.leaf
     leaf[:] = np.random.default_rng(policy.decisions).integers(-8, 9, leaf.size)  # what waits there must not matter
@@ -179,14 +176,3 @@ def exact_noise() -> list[str]:
         if counted.excluded:
             found.append(f"{kind}: {counted.excluded} of {counted.redraws} redraws exclude a neighbour with certainty")
     return found
-
-
-NOISE_CHECKS: Final[Mapping[str, Callable[[], list[str]]]] = {
-    "noise scale": noise_scale,
-    "joint distribution of draws": joint_draws,
-    "fresh noise": fresh_noise,
-    "stream reference": stream_reference,
-    "compiled ticks": compiled_ticks,
-    "late rows": late_rows_contribute_alike,
-    "exact noise": exact_noise,
-}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Final
 
 import numpy as np
 
@@ -79,11 +77,3 @@ def privacy_loss() -> list[str]:
 def _lines(protocol: SumProtocol, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
     both = np.asarray(protocol.scaled(protocol.domain.embed(rows)), dtype=np.float64)
     return both[0], both[1]
-
-
-PROTOCOL_CHECKS: Final[Mapping[str, Callable[[], list[str]]]] = {
-    "message width": message_width,
-    "shuffled noise": shuffled_noise,
-    "smallest batch": small_batch,
-    "privacy loss of shuffled sums": privacy_loss,
-}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tacit.audit.cases import CASES, DRIVES, Case, replay_one, short_epochs
+from tacit.audit.cases import CASES, DRIVES, Case, replay_one
 from tacit.audit.replay import own_registry
 from tacit.audit.worlds import (
     Adversary,
@@ -24,7 +24,7 @@ EPSILON, DELTA = 4.0, 1e-5
 def _replayed(case: Case, pairs: int) -> Check:
     def check() -> list[str]:
         found: list[str] = []
-        with own_registry(), short_epochs():
+        with own_registry():
             for index in range(pairs):
                 outcome = replay_one(case, index, case.turn(index), EPSILON, DELTA, 90)
                 found += outcome.divergences
