@@ -51,7 +51,7 @@ def experiment(setting: dict[str, Any], options: dict[str, Any], epsilon: float)
     """One cell; a changed scale is a multiple of the derived one, which depends on the setting."""
     plain = Experiment("stream-glm", epsilon=epsilon, delta=0.02, **setting)
     if "scale" in options:
-        derived = float(plain.make_policy(0).state.constants[1])
+        derived = float(plain.make_policy(0).state.constants.scale)
         options = {"scale": options["scale"] * derived}
     return Experiment("stream-glm", epsilon=epsilon, delta=0.02, options=options, **setting)
 

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 import tacit
-from tacit.environments.synthetic import Block
+from tacit.environments import Block
 from tacit.errors import RecoveryWarning
 from tacit.experiments.engines import make_engine
 from tacit.experiments.spec import Experiment

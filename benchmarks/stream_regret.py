@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tacit.experiments.runner import Row, run_all
+from tacit.experiments.results import Row
+from tacit.experiments.runner import run_all
 from tacit.experiments.spec import Experiment
 
 

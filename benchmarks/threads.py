@@ -34,9 +34,8 @@ from tacit.errors import AlreadyRewarded, RecoveryWarning
 from tacit.linalg.packing import packed
 from tacit.policies import persistence
 from tacit.policies.decision import Decision
+from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import POLICIES, policy_class
-from tacit.policies.shuffle.steps import ASSIGNED, POSITION, SIZE
-from tacit.policies.stream.steps import SCALE
 from tacit.typing import FloatArray
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -157,7 +156,7 @@ class Storm:
     def _inconsistent(self) -> list[str]:
         """Faults of the state in memory and of all saved ones."""
         policy, files = self.policy, sorted(self.folder.glob("state-*"))
-        faults = [f"at the end: {fault}" for fault in state_faults(policy, policy._snapshot()[1], self.record)]
+        faults = [f"at the end: {fault}" for fault in state_faults(policy, policy.snapshot().arrays, self.record)]
         for path in files:
             arrays = persistence.read(path, resumed_too=True)[1]
             faults += [f"{path.name}: {fault}" for fault in state_faults(policy, arrays, self.record)]
@@ -195,55 +194,59 @@ def state_faults(policy: tacit.Policy, arrays: Arrays, record: Record) -> list[s
 
 def _ticks(arrays: Arrays) -> int | None:
     """The state's own clock, where it has one: leaves of the stream, users of batches, decisions."""
-    if "state.stream.clock" in arrays:
-        return int(arrays["state.stream.clock"][0])
-    return None if "state.counts" not in arrays else _counted_ticks(arrays)
-
-
-def _counted_ticks(arrays: Arrays) -> int | None:
-    counts = arrays["state.counts"]
-    if "state.root" in arrays:  # shuffle-glm
-        return int(counts[ASSIGNED] - counts[SIZE] + counts[POSITION]) if counts[SIZE] > 0 else None
-    if "state.noise" in arrays:  # local-glm
-        return int(counts[1])
-    return int(counts[0]) if "state.gram" in arrays or "state.ends" in arrays else None  # shuffle-linucb, b-glincb
+    if "state.stream.closed" in arrays:
+        return int(arrays["state.stream.closed"])
+    if "state.batch.end" in arrays:  # shuffle-glm, shuffle-linucb
+        return int(arrays["state.batch.served"]) if arrays["state.batch.end"] > 0 else None
+    for path in ("state.ticks", "state.decisions"):  # local-glm, b-glincb
+        if path in arrays:
+            return int(arrays[path])
+    return None
 
 
 def _learning_faults(policy: tacit.Policy, arrays: Arrays, record: Record, rewarded: set[int], made: int) -> list[str]:
     """What the state learned, against the rewards of the decisions that wait no longer."""
-    if "state.rows.count" in arrays:
-        kept = int(arrays["state.rows.count"][0])
-        rows = np.column_stack([arrays["state.rows.features"][:kept], arrays["state.rows.rewards"][:kept]])
+    rows = _kept_rows(arrays)
+    if rows is not None:
         expected = record.rows(rewarded & _open_batch(arrays, made))
         if rows.shape != expected.shape or not np.array_equal(_sorted(rows), expected):
-            return [f"{kept} rows in the state, not the {len(expected)} whose rewards came"]
+            return [f"{len(rows)} rows in the state, not the {len(expected)} whose rewards came"]
         return []
-    counter = {"local-glm": "counts", "ecolog": "counts", "random": "rewards"}.get(policy.name)
+    counter = {"local-glm": "reports", "ecolog": "rewards", "random": "rewards"}.get(policy.name)
     if counter is not None:
-        counted = int(arrays[f"state.{counter}"][0])
+        counted = int(arrays[f"state.{counter}"])
         return [] if counted == len(rewarded) else [f"{counted} rewards counted, not {len(rewarded)}"]
     return _sum_faults(policy, arrays, record.rows(rewarded))
 
 
+def _kept_rows(arrays: Arrays) -> FloatArray | None:
+    """The rows in the state, features and then the reward, where it has any."""
+    if "state.rows.held" not in arrays:
+        return None
+    kept = int(arrays["state.rows.held"])
+    if "state.rows.lines" in arrays:  # shuffle-glm, shuffle-linucb
+        return arrays["state.rows.lines"][:kept]
+    return np.column_stack([arrays["state.rows.features"][:kept], arrays["state.rows.rewards"][:kept]])
+
+
 def _open_batch(arrays: Arrays, made: int) -> set[int]:
     """Decisions whose rows are in the buffer: all, or those of the open batch."""
-    counts = arrays.get("state.counts")
-    if counts is None or not ("state.root" in arrays or "state.gram" in arrays):
+    if "state.batch.end" not in arrays:
         return set(range(made))
-    served = int(counts[POSITION] if "state.root" in arrays else (counts[0] - 1) % counts[1] + 1)
-    return set(range(made - served, made)) if made else set()
+    users, end = len(arrays["state.rows.lines"]), int(arrays["state.batch.end"])
+    return set(range(end - users, made)) if end > 0 else set()
 
 
 def _sum_faults(policy: tacit.Policy, arrays: Arrays, rows: FloatArray) -> list[str]:
     """Sums of x x' and of r x, raw, where noise is off."""
-    if policy.setting.budget is not None and not policy.setting.budget.unlimited:
+    if isinstance(policy, PrivatePolicy) and not policy.setting.budget.unlimited:
         return []
-    features, rewards, dim = rows[:, :-1], rows[:, -1], policy.setting.dim
+    features, rewards, constants = rows[:, :-1], rows[:, -1], policy.state.constants
     gram, moment = features.T @ features, rewards @ features
     if policy.name == "gloc":
-        found, expected = arrays["state.matrix"], gram + arrays["state.constants"][5] * np.eye(dim)
+        found, expected = arrays["state.matrix"], gram + constants.ridge * np.eye(policy.setting.dim)
     else:
-        scale = arrays["state.weight"][0] if policy.name == "joint-linucb" else arrays["state.constants"][SCALE]
+        scale = constants.reward_weight if policy.name == "joint-linucb" else constants.scale
         found = arrays["state.stream.released"] + arrays["state.stream.leaf"]
         expected = np.concatenate([packed(gram), scale * moment])
     error = float(np.max(np.abs(found - expected)))
