@@ -1,0 +1,139 @@
+"""CONTRIBUTING.md works as written: its modules are put into files outside of the package, and used as it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+MODULES = {
+    name: block
+    for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    for name in re.findall(r"\A# (\w+)\.py\n", block)
+}
+COMMANDS = [
+    command
+    for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    for command in block.strip().splitlines()
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a researcher works: the modules of the page, and nothing of the package."""
+    place = tmp_path_factory.mktemp("research")
+    for name, block in MODULES.items():
+        (place / f"{name}.py").write_text(block)
+    return place
+
+
+def run(folder: Path, *command: str, compiles: str = "0") -> subprocess.CompletedProcess[str]:
+    """Interpreted unless said otherwise: kernels of one's own are compiled in every process, which takes long."""
+    own = {"TACIT_STATE_DIR": str(folder / "registry"), "TACIT_COMPILE": compiles}
+    return subprocess.run(
+        [sys.executable, *command], cwd=folder, env=os.environ | own, capture_output=True, text=True, timeout=500
+    )
+
+
+def test_the_page_has_a_module_of_each_kind() -> None:
+    assert set(MODULES) == {"my_greedy", "my_private", "my_link", "my_environment", "my_mechanism"}
+    assert all(any(name in command for command in COMMANDS) for name in MODULES)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_work_as_written(command: str, folder: Path) -> None:
+    own_kernels = any(name in command for name in ("my_greedy", "my_private", "my_mechanism"))
+    done = run(folder, "-m", *shlex.split(command), compiles="0" if own_kernels else "1")
+    assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-1000:]
+
+
+def test_rows_are_the_same_in_one_process_and_in_several(folder: Path) -> None:
+    rows = []
+    for jobs in ("1", "2"):
+        setting = "--module my_greedy --policy my-greedy --dim 3 --horizon 300 --runs 3 --seed 5 --json rows.json"
+        done = run(folder, "-m", "tacit", "simulate", *shlex.split(setting), "--jobs", jobs)
+        assert done.returncode == 0, done.stderr[-3000:]
+        (row,) = json.loads((folder / "rows.json").read_text())
+        rows.append(row["regrets"])
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 3
+
+
+SAVE_AND_LOAD = """
+import sys, numpy as np, tacit
+import {module}
+policy = tacit.make_policy({name!r}, dim=3, horizon=50, seed=1, **{privacy!r})
+for _ in range(20):
+    policy.update(policy.select(np.eye(3)), 1.0)
+fingerprint = policy.fingerprint()
+policy.save("state")
+again = tacit.load("state")
+assert again.fingerprint() == fingerprint
+log = []
+twin = tacit.restore(again.snapshot())
+again.keep_log(log.append)
+for _ in range(10):
+    again.update(again.select(np.eye(3)), 0.0)
+for entry in log:
+    twin.replay(entry)
+assert len(log) >= 20
+assert np.array_equal(twin.state.theta, again.state.theta)
+"""
+
+
+@pytest.mark.parametrize("compiles", ["1", "0"])
+@pytest.mark.parametrize(
+    ("module", "name", "privacy"),
+    [("my_greedy", "my-greedy", {}), ("my_private", "my-private", {"epsilon": 1.0, "delta": 1e-5})],
+)
+def test_policies_are_saved_loaded_and_replayed(
+    module: str, name: str, privacy: dict[str, float], compiles: str, folder: Path
+) -> None:
+    script = SAVE_AND_LOAD.format(module=module, name=name, privacy=privacy)
+    done = run(folder, "-c", script, compiles=compiles)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_a_state_whose_module_was_not_imported_says_so(folder: Path) -> None:
+    script = """
+import my_greedy, tacit
+tacit.make_policy("my-greedy", dim=2, seed=1).save("alone")
+"""
+    assert run(folder, "-c", script).returncode == 0
+    done = run(folder, "-c", "import tacit; tacit.load('alone')")
+    assert "register" in done.stderr
+    assert "my-greedy" in done.stderr
+
+
+def test_noise_of_two_thirds_in_a_private_policy_of_ones_own_is_found(folder: Path) -> None:
+    broken = MODULES["my_private"].replace("row_bound=2.0 * bound", "row_bound=2.0 * bound * 2.0 / 3.0")
+    broken = broken.replace("row_norm=bound", "row_norm=bound * 2.0 / 3.0").replace("my-private", "my-broken")
+    (folder / "my_broken.py").write_text(broken)
+    done = run(folder, "-m", "tacit", "audit", "my-broken", "--module", "my_broken", "--quick", "--epsilon", "4")
+    assert done.returncode == 1
+    assert "refuted" in done.stdout
+
+
+def test_a_forgotten_registration_is_explained(folder: Path) -> None:
+    forgotten = MODULES["my_greedy"].replace("register_steps(GreedyState, advance, choose, learn)\n", "")
+    (folder / "my_forgotten.py").write_text(forgotten.replace('"my-greedy"', '"my-forgotten"'))
+    script = "import my_forgotten, tacit, numpy as np\ntacit.make_policy('my-forgotten', dim=2).select(np.eye(2))"
+    done = run(folder, "-c", script)
+    assert "no steps are registered for GreedyState" in done.stderr
+
+
+def test_an_error_in_a_kernel_is_a_sentence_and_not_forty_lines(folder: Path) -> None:
+    wrong = MODULES["my_greedy"].replace("state.moment[i] +=", "state.momentum[i] +=")
+    (folder / "my_wrong.py").write_text(wrong.replace('"my-greedy"', '"my-wrong"'))
+    script = "import my_wrong, tacit, numpy as np\ntacit.make_policy('my-wrong', dim=2).select(np.eye(2))"
+    done = run(folder, "-c", script, compiles="1")
+    (message,) = [line for line in done.stderr.splitlines() if line.startswith("tacit.errors.")]
+    assert "momentum" in message
+    assert "TACIT_COMPILE=0" in message
