@@ -13,6 +13,9 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(#[^)\s]*)?\)")
+DEFINITION = re.compile(r"^\[([^\]]+)\]: ([^#\s]+)(#\S*)?$", re.MULTILINE)
+"""`[label]: target`, the second half of a link that is written `[text][label]`."""
+LONGEST_LINE = 120
 FORBIDDEN = ("/work/", "/tmp/", "/root/", "pypi.org", "pythonhosted")
 
 
@@ -20,7 +23,13 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=name_of)
+MODULES = ROOT / "CONTRIBUTING.md"
+"""Its blocks are modules of their own, which tests/test_contributing.py writes to files and uses."""
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page != MODULES and BLOCK.search(page.read_text())], ids=name_of
+)
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}
@@ -30,7 +39,9 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_local_links_lead_somewhere(page: Path) -> None:
-    for target, _ in LINK.findall(page.read_text()):
+    text = page.read_text()
+    targets = [target for target, _ in LINK.findall(text)] + [target for _, target, _ in DEFINITION.findall(text)]
+    for target in targets:
         if not target.startswith(("http://", "https://", "mailto:")):
             assert (page.parent / target).exists(), f"{name_of(page)} links to {target}, which does not exist"
 
@@ -69,6 +80,36 @@ def test_every_formal_guarantee_points_to_its_proof() -> None:
     ]
     assert len(found) > 20
     assert [name_of(path) for path, text in found if "docs/theory.md#" not in text] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_by_reference_are_defined(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    used = set(re.findall(r"\]\[([^\]]+)\]", text))
+    defined = {label for label, _, _ in DEFINITION.findall(text)}
+    assert used == defined, f"{name_of(page)}: used {sorted(used)}, defined {sorted(defined)}"
+
+
+def test_no_line_is_too_long() -> None:
+    """Code blocks and tables included: a reader with two windows side by side must not scroll."""
+    long_lines = [
+        f"{name_of(page)}:{number} has {len(line)} characters"
+        for page in PAGES
+        for number, line in enumerate(page.read_text().splitlines(), start=1)
+        if len(line) > LONGEST_LINE
+    ]
+    assert not long_lines, "\n".join([f"lines of more than {LONGEST_LINE} characters:", *long_lines])
+
+
+def test_no_double_dots_in_the_middle_of_a_sentence() -> None:
+    """An ellipsis has three dots; `../` is a folder."""
+    found = [
+        f"{name_of(page)}:{number}: {line.strip()}"
+        for page in PAGES
+        for number, line in enumerate(page.read_text().splitlines(), start=1)
+        if re.search(r"(?<!\.)\.\.(?![./])", line)
+    ]
+    assert not found
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
