@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import inlined_kernel, kernel
 from tacit.glm.links import derivative
 from tacit.linalg.packing import unpack
 from tacit.linalg.solve import cholesky, dominated, dot, invert_cholesky, quadratic_form
@@ -115,7 +115,7 @@ def _advance(state: JointState, fresh: bool) -> int:
     return flag
 
 
-@kernel
+@inlined_kernel
 def _ridge(state: JointState) -> float:
     """Large enough to cover the noise in V: its spectral norm concentrates near sqrt(2 d) standard deviations."""
     noise = math.sqrt(2.0 * state.coverage.shape[0] * released_variance(state.stream))
@@ -133,7 +133,7 @@ def _invert_with_more_ridge(matrix: FloatArray, ridge: float, inverse: FloatArra
     invert_cholesky(factor, inverse)
 
 
-@kernel
+@inlined_kernel
 def criterion_threshold(state: JointState) -> float:
     """Criterion I: the paper's constant, or where coverage is as good as the noise allows."""
     constants = state.constants
@@ -163,7 +163,7 @@ def _choose(state: JointState, contexts: FloatArray, coins: FloatArray, memo: Fl
     return arm
 
 
-@kernel
+@inlined_kernel
 def _most_promising(state: JointState, contexts: FloatArray) -> int:
     """Eliminate by the bounds around theta_o, then maximise the bound around theta_tau (eqs. ucb_o, lcb_o, ucb)."""
     explore, exploit, wide = state.explore, state.exploit, state.constants.width_explore
