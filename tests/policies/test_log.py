@@ -116,6 +116,16 @@ def test_a_log_is_applied_in_order_and_once() -> None:
         twin.replay(next(entry for entry in log if isinstance(entry, Rewarded)))
 
 
+def test_a_leaf_without_a_release_never_shows_its_raw_sum() -> None:
+    """A damaged log must not close a leaf without noise."""
+    _, twin, log = _logged("stream-glm", 20)
+    before = twin.state.stream.released.copy()
+    twin.replay(Released("leaf", {}))
+    with pytest.raises(CorruptState, match="leaf without a release"):
+        twin.replay(next(entry for entry in log if isinstance(entry, Decided)))
+    assert np.array_equal(twin.state.stream.released, before)
+
+
 def test_releases_that_do_not_happen_again_are_an_error() -> None:
     _, twin, log = _logged("stream-glm", 20)
     twin.replay(log[0])

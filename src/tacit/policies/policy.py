@@ -188,7 +188,7 @@ class Policy(Storable, ABC):
             arms, memos = self._decide(block)
             decision = Decision(arms.item(0), self._pending.add(memos[0]))
             if self._log is not None:
-                self._log(Decided(decision.id, [decision.arm], memos))
+                self._log(Decided(decision.id, [decision.arm], memos.copy()))
             return decision
 
     def select_batch(self, contexts: npt.ArrayLike) -> list[Decision | InvalidInput]:
@@ -211,7 +211,7 @@ class Policy(Storable, ABC):
         arms, memos = self._decide(block)
         decisions = [Decision(arm, self._pending.add(memo)) for arm, memo in zip(arms.tolist(), memos, strict=True)]
         if self._log is not None:
-            self._log(Decided(decisions[0].id, arms.tolist(), memos))
+            self._log(Decided(decisions[0].id, arms.tolist(), memos.copy()))
         return decisions
 
     def _decide(self, contexts: FloatArray) -> tuple[IntArray, FloatArray]:
