@@ -66,7 +66,7 @@ class PrivatePolicy(Policy):
     def estimate(self) -> FloatArray:
         """The newest estimate of theta, made of releases; 0 as long as there is none."""
         theta: FloatArray = getattr(self.state, "theta", np.zeros(self.setting.dim))
-        return theta
+        return theta.copy()
 
     @property
     def privacy(self) -> PrivacyReport:

@@ -164,7 +164,7 @@ class JointGLM(ContinualPolicy, RowPolicy):
 
     @property
     def estimate(self) -> FloatArray:
-        return self.state.exploit.theta
+        return self.state.exploit.theta.copy()
 
     @property
     def memo_size(self) -> int:

@@ -127,7 +127,7 @@ class ShuffleGLM(BatchPolicy):
 
     @property
     def estimate(self) -> FloatArray:
-        return newest(self.state).theta
+        return newest(self.state).theta.copy()
 
     @property
     def privacy(self) -> PrivacyReport:
