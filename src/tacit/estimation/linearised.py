@@ -26,15 +26,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit._compile import kernel
+from tacit.estimation._bounds_table import known_row
+from tacit.estimation.search import Best, Positions, distinct, largest_value, mapped, middles
 from tacit.glm.links import Link, derivative, mean
+from tacit.typing import FloatArray
 
 _TOLERANCES = (0.002, 0.01, 0.04)
 """Tried in turn: where the maximum is flat, a tight tolerance would need too many boxes."""
 _MAX_BOXES = 1_500_000
+_CELLS = 20_000
+"""Of the grid of angles on which the longest row is looked for."""
 _SMALLEST_SCORE = 1e-5
 """Below it the secant is replaced by its limit mu'(0)."""
 
@@ -50,64 +58,93 @@ def blended_weight(link: int, blend: float, z: float) -> float:
     return (1.0 - blend) * tangent + blend * secant
 
 
-@kernel
-def _squared_shift(
-    link: int, reward_bound: float, blend: float, scale: float, theta_bound: float, a: float, b: float
-) -> float:
-    """The largest |v - v'|^2 over rewards and over q, for the angles ``a`` and ``b`` of x and x' to theta."""
-    z, other = theta_bound * math.cos(a), theta_bound * math.cos(b)
-    w, w2 = blended_weight(link, blend, z), blended_weight(link, blend, other)
-    low, high = math.cos(a + b), math.cos(a - b)
-    best = 0.0
-    for choice in range(4):
-        y = reward_bound * (choice % 2) - mean(link, z) + w * z
-        y2 = reward_bound * (choice // 2) - mean(link, other) + w2 * other
-        cross = scale * scale * y * y2
-        q = min(max(-cross / (2.0 * w * w2), low), high) if w * w2 > 0.0 else (low if cross > 0.0 else high)
-        shift = w * w + w2 * w2 - 2.0 * w * w2 * q * q + scale * scale * (y * y + y2 * y2) - 2.0 * cross * q
-        best = max(best, shift)
-    return best
+class _Rows(NamedTuple):
+    """w and y of rows at some scores; of y a line for a reward of 0, and one for R."""
+
+    weight: FloatArray
+    response: FloatArray
 
 
-@kernel
-def _largest_shift(
-    link: int, reward_bound: float, blend: float, scale: float, theta_bound: float, rate: float, tolerance: float
-) -> float:
-    """Upper bound on |v - v'|, at most a factor 1 + ``tolerance`` above it; NaN when the boxes run out.
-
-    A box is its middle and its half width; ``rate`` bounds how fast the distance changes with either angle.
-    """
-    stack = np.empty((4096, 3))
-    stack[0, 0] = stack[0, 1] = stack[0, 2] = 0.5 * math.pi
-    waiting, best = 1, 0.0
-    for _ in range(_MAX_BOXES):
-        if waiting == 0:
-            return best * (1.0 + tolerance)
-        waiting -= 1
-        a, b, half = stack[waiting, 0], stack[waiting, 1], stack[waiting, 2]
-        here = math.sqrt(_squared_shift(link, reward_bound, blend, scale, theta_bound, a, b))
-        best = max(best, here)
-        if here + 2.0 * rate * half <= best * (1.0 + tolerance):
-            continue
-        for corner in range(4):
-            stack[waiting, 0] = a + (0.5 if corner % 2 else -0.5) * half
-            stack[waiting, 1] = b + (0.5 if corner // 2 else -0.5) * half
-            stack[waiting, 2] = 0.5 * half
-            waiting += 1
-    return math.nan
+def _rows_at(link: Link, reward_bound: float, blend: float, z: FloatArray) -> _Rows:
+    means, weight = link.mean(z), link.derivative(z)
+    if blend != 0.0:  # as in `blended_weight`
+        small = np.abs(z) < _SMALLEST_SCORE
+        secant = np.where(small, link.derivative(0.0), (means - link.mean(0.0)) / np.where(small, 1.0, z))
+        weight = np.asarray((1.0 - blend) * weight + blend * secant)
+    return _Rows(weight, np.array([reward - means + weight * z for reward in (0.0, reward_bound)]))
 
 
-@kernel
-def _longest_row(link: int, reward_bound: float, blend: float, scale: float, theta_bound: float, rate: float) -> float:
+@dataclass(frozen=True)
+class _Shifts:
+    """|v - v'|, the largest over rewards and over q, as a function of the angles of x and x' to theta."""
+
+    link: Link
+    theta_bound: float
+    reward_bound: float
+    blend: float
+    scale: float
+    rate: float
+    """Bounds how fast the distance changes with either angle."""
+    tolerance: float
+    parts: ClassVar[int] = 4
+
+    def values(self, level: int, boxes: Positions) -> FloatArray:
+        (a, first), (b, second) = (self._rows(level, line) for line in boxes)
+        low, high = mapped(math.cos, a + b), mapped(math.cos, a - b)
+        return np.asarray(np.sqrt(self._largest_square(first, second, low, high)))
+
+    def _rows(self, level: int, line: Positions) -> tuple[FloatArray, _Rows]:
+        """Angles of boxes, and the rows there; many boxes share an angle."""
+        positions, places = distinct(line)
+        angles = middles(level, positions, math.pi)
+        z = self.theta_bound * mapped(math.cos, angles)
+        weight, response = _rows_at(self.link, self.reward_bound, self.blend, z)
+        return angles[places], _Rows(weight[places], response[:, places])
+
+    def _largest_square(self, first: _Rows, second: _Rows, low: FloatArray, high: FloatArray) -> FloatArray:
+        """In q a parabola, whose top is cut to [``low``, ``high``]; where it is a line, the better end."""
+        squared_scale, w, w2 = self.scale * self.scale, first.weight, second.weight
+        best = np.zeros(w.size)
+        matrices, bend, bends = w * w + w2 * w2, 2.0 * w * w2, w * w2 > 0.0
+        for y, y2 in product(first.response, second.response):
+            cross = squared_scale * y * y2
+            top = np.minimum(np.maximum(-cross / np.where(bends, bend, 1.0), low), high)
+            q = np.where(bends, top, np.where(cross > 0.0, low, high))
+            shift = matrices - bend * q * q + squared_scale * (y * y + y2 * y2) - 2.0 * cross * q
+            np.maximum(best, shift, out=best)
+        return best
+
+    def room(self, level: int) -> float:
+        return 2.0 * self.rate * (0.5 * math.pi * 0.5**level)
+
+    def enough(self, best: Best) -> Best:
+        return best * (1.0 + self.tolerance)
+
+    def repeated(self, level: int, boxes: Positions) -> npt.NDArray[np.bool_]:
+        return np.zeros(boxes.shape[1], dtype=np.bool_)
+
+    def split(self, level: int, boxes: Positions) -> Positions:
+        halves = np.array([[[1, 0, 1, 0]], [[1, 1, 0, 0]]])
+        return np.asarray((2 * boxes[:, :, np.newaxis] + halves).reshape(2, -1))
+
+
+def _largest_shift(shifts: _Shifts) -> float:
+    """Upper bound on |v - v'|, at most a factor 1 + ``tolerance`` above it; NaN when the boxes run out."""
+    return largest_value(shifts, 2, _MAX_BOXES) * (1.0 + shifts.tolerance)
+
+
+def _longest_row(link: Link, reward_bound: float, blend: float, scale: float, theta_bound: float, rate: float) -> float:
     """Upper bound on |v| by a fine grid of angles and the Lipschitz constant."""
-    cells, best = 20_000, 0.0
-    for i in range(cells):
-        z = theta_bound * math.cos(math.pi * (i + 0.5) / cells)
-        w = blended_weight(link, blend, z)
-        for choice in range(2):
-            y = reward_bound * choice - mean(link, z) + w * z
-            best = max(best, w * w + scale * scale * y * y)
-    return math.sqrt(best) + 0.5 * rate * math.pi / cells
+    weight, response = _rows_on_grid(link, reward_bound, blend, theta_bound)
+    squares = weight * weight + scale * scale * response * response
+    return math.sqrt(float(np.max(squares))) + 0.5 * rate * math.pi / _CELLS
+
+
+@lru_cache(maxsize=16)
+def _rows_on_grid(link: Link, reward_bound: float, blend: float, theta_bound: float) -> _Rows:
+    """Rows on the grid of angles, the same for every scale."""
+    z = theta_bound * mapped(math.cos, math.pi * (np.arange(_CELLS) + 0.5) / _CELLS)
+    return _rows_at(link, reward_bound, blend, z)
 
 
 @dataclass(frozen=True)
@@ -149,10 +186,10 @@ def row_with_scale(
 ) -> LinearisedRow:
     """The row for a given ``scale``; falls back to the triangle inequality where branch and bound runs out."""
     rate = _rate(link, theta_bound, reward_bound, scale)
-    longest = float(_longest_row(link.code, reward_bound, blend, scale, theta_bound, rate))
+    longest = _longest_row(link, reward_bound, blend, scale, theta_bound, rate)
     shift = 2.0 * longest
     for tolerance in tolerances:
-        found = float(_largest_shift(link.code, reward_bound, blend, scale, theta_bound, rate, tolerance))
+        found = _largest_shift(_Shifts(link, theta_bound, reward_bound, blend, scale, rate, tolerance))
         if math.isfinite(found):
             shift = min(shift, found)
             break
@@ -167,6 +204,14 @@ def best_row(link: Link, theta_bound: float, reward_bound: float, blend: float) 
     Noise of variance D^2 on the stream moves b by D^2 / s^2 and H theta by D^2 |theta|^2 / 2 in a direction
     orthogonal to theta: minimise their sum, with |theta| = S.
     """
+    known = known_row(link, theta_bound, reward_bound, blend)
+    if known is None:
+        return searched_row(link, theta_bound, reward_bound, blend)
+    return LinearisedRow(link, theta_bound, reward_bound, blend, *known)
+
+
+def searched_row(link: Link, theta_bound: float, reward_bound: float, blend: float) -> LinearisedRow:
+    """`best_row` without the table of common settings."""
     unit = link.derivative_bounds(theta_bound)[1] / link.pseudo_response_bound(theta_bound, reward_bound)
 
     def disturbance(log_scale: float) -> float:

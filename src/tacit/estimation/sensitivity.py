@@ -22,68 +22,107 @@ The same, complete, is in docs/theory.md#gradient-diameter.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import product
+from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
-from tacit._compile import kernel
-from tacit.glm.links import Link, mean
+from tacit.estimation._bounds_table import known_diameter
+from tacit.estimation.search import Best, Positions, distinct, largest_value, mapped, middles
+from tacit.glm.links import Link
+from tacit.typing import FloatArray
 
 _TOLERANCES = (0.005, 0.01, 0.02, 0.05)
 _MAX_BOXES = 2_000_000
 
 
-@kernel
-def _distance(link: int, reward_bound: float, s: float, a: float, b: float) -> float:
-    """The largest D over the rewards, for one length of theta and two angles."""
-    best = 0.0
-    for choice in range(4):
-        first = mean(link, s * math.cos(a)) - reward_bound * (choice % 2)
-        second = mean(link, s * math.cos(b)) - reward_bound * (choice // 2)
-        along = first * math.cos(a) - second * math.cos(b)
-        across = abs(first) * math.sin(a) + abs(second) * math.sin(b)
-        best = max(best, along * along + across * across)
-    return math.sqrt(best)
+@dataclass(frozen=True)
+class _Distances:
+    """D, the largest over the rewards, as a function of the length of theta and of two angles to it."""
+
+    link: Link
+    theta_bound: float
+    reward_bound: float
+    rates: tuple[float, float, float]
+    """Bounds how fast D changes with the length, and with either angle."""
+    tolerance: float
+    parts: ClassVar[int] = 2
+    _halvings: list[tuple[int, int, int]] = field(default_factory=lambda: [(0, 0, 0)])
+    """How often each axis was halved, for every level so far."""
+
+    def values(self, level: int, boxes: Positions) -> FloatArray:
+        lengths, *angles = boxes
+        rows = [self._gradients(level, lengths, line, axis) for axis, line in enumerate(angles, start=1)]
+        best = np.zeros(lengths.size)
+        for (first, cosine, sine), (second, cosine2, sine2) in product(*rows):
+            along = first * cosine - second * cosine2
+            across = np.abs(first) * sine + np.abs(second) * sine2
+            np.maximum(best, along * along + across * across, out=best)
+        return np.asarray(np.sqrt(best))
+
+    def _gradients(
+        self, level: int, lengths: Positions, line: Positions, axis: int
+    ) -> list[tuple[FloatArray, FloatArray, FloatArray]]:
+        """rho, cos a and sin a, for both rewards; many boxes share length and angle."""
+        halvings = self._halved(level)
+        pairs, places = distinct((lengths << halvings[axis]) + line)
+        s = middles(halvings[0], pairs >> halvings[axis], self.theta_bound)
+        a = _every_angle(halvings[axis])[pairs & ((1 << halvings[axis]) - 1)]
+        cosine, sine = mapped(math.cos, a), mapped(math.sin, a)
+        means = self.link.mean(s * cosine)
+        return [((means - reward)[places], cosine[places], sine[places]) for reward in (0.0, self.reward_bound)]
+
+    def room(self, level: int) -> float:
+        (length, first, second), half = self.rates, self._half(level)
+        return length * half[0] + first * half[1] + second * half[2]
+
+    def enough(self, best: Best) -> Best:
+        return best + self.tolerance
+
+    def repeated(self, level: int, boxes: Positions) -> npt.NDArray[np.bool_]:
+        """D is symmetric in the two rows, so that boxes above the diagonal repeat those below."""
+        (_, first, second), halves = self._halved(level), self._half(level)
+        low, high = _every_angle(first) - halves[1], _every_angle(second) + halves[2]
+        return np.asarray(low[boxes[1]] >= high[boxes[2]])
+
+    def split(self, level: int, boxes: Positions) -> Positions:
+        parts = np.repeat(boxes, 2, axis=1)
+        parts[self._widest(level)] = 2 * parts[self._widest(level)] + np.tile([1, 0], boxes.shape[1])
+        return parts
+
+    def _half(self, level: int) -> tuple[float, ...]:
+        widths = (self.theta_bound, math.pi, math.pi)
+        return tuple(0.5 * width * 0.5**times for width, times in zip(widths, self._halved(level), strict=True))
+
+    def _widest(self, level: int) -> int:
+        """The axis along which D can change most within a box; the first of several."""
+        reach = [rate * half for rate, half in zip(self.rates, self._half(level), strict=True)]
+        return reach.index(max(reach))
+
+    def _halved(self, level: int) -> tuple[int, int, int]:
+        while len(self._halvings) <= level:
+            counts = list(self._halvings[-1])
+            counts[self._widest(len(self._halvings) - 1)] += 1
+            self._halvings.append((counts[0], counts[1], counts[2]))
+        return self._halvings[level]
 
 
-@kernel
+@lru_cache(maxsize=64)
+def _every_angle(halvings: int) -> FloatArray:
+    """Middles of all parts of [0, pi] that was halved so often; rates are such that it is never more than 20 times."""
+    return middles(halvings, np.arange(1 << halvings), math.pi)
+
+
 def _diameter(
-    link: int, theta_bound: float, reward_bound: float, slope: float, residual: float, tolerance: float
+    link: Link, theta_bound: float, reward_bound: float, slope: float, residual: float, tolerance: float
 ) -> float:
-    """Upper bound on D, above the maximum by at most ``tolerance``; NaN when the boxes run out.
-
-    Depth first: a box is its middle (s, a_1, a_2) and three half widths.
-    """
-    rate = (2.0 * slope, theta_bound * slope + residual, theta_bound * slope + residual)
-    middle, half = np.empty((512, 3)), np.empty((512, 3))
-    for k in range(3):
-        middle[0, k] = half[0, k] = 0.5 * (theta_bound if k == 0 else math.pi)
-    waiting, best = 1, 0.0
-    for _ in range(_MAX_BOXES):
-        if waiting == 0:
-            return best + tolerance
-        top = waiting - 1
-        value = _distance(link, reward_bound, middle[top, 0], middle[top, 1], middle[top, 2])
-        best = max(best, value)
-        room, axis = 0.0, 0
-        for k in range(3):
-            room += rate[k] * half[top, k]
-            if rate[k] * half[top, k] > rate[axis] * half[top, axis]:
-                axis = k
-        # D is symmetric in the two rows, so that boxes above the diagonal repeat those below.
-        mirrored = middle[top, 1] - half[top, 1] >= middle[top, 2] + half[top, 2]
-        if mirrored or value + room <= best + tolerance:
-            waiting -= 1
-            continue
-        if waiting == middle.shape[0]:
-            break
-        half[top, axis] *= 0.5
-        for k in range(3):
-            middle[top + 1, k], half[top + 1, k] = middle[top, k], half[top, k]
-        middle[top, axis] -= half[top, axis]
-        middle[top + 1, axis] += half[top, axis]
-        waiting += 1
-    return math.nan
+    """Upper bound on D, above the maximum by at most ``tolerance``; NaN when the boxes run out."""
+    turn = theta_bound * slope + residual
+    distances = _Distances(link, theta_bound, reward_bound, (2.0 * slope, turn, turn), tolerance)
+    return largest_value(distances, 3, _MAX_BOXES) + tolerance
 
 
 def largest_residual(link: Link, theta_bound: float, reward_bound: float) -> float:
@@ -99,10 +138,16 @@ def gradient_diameter(link: Link, theta_bound: float, reward_bound: float) -> fl
     Features in the unit ball, rewards in [0, R].  Above the maximum by half a percent of the largest residual
     in ordinary cases, by more where the search would take long, and never above twice the largest residual.
     """
+    known = known_diameter(link, theta_bound, reward_bound)
+    return searched_diameter(link, theta_bound, reward_bound) if known is None else known
+
+
+def searched_diameter(link: Link, theta_bound: float, reward_bound: float) -> float:
+    """`gradient_diameter` without the table of common settings."""
     residual = largest_residual(link, theta_bound, reward_bound)
     slope = link.derivative_bounds(theta_bound)[1]
     for tolerance in _TOLERANCES:
-        found = _diameter(link.code, theta_bound, reward_bound, slope, residual, tolerance * residual)
+        found = _diameter(link, theta_bound, reward_bound, slope, residual, tolerance * residual)
         if not math.isnan(found):
             return min(found, 2.0 * residual)
     return 2.0 * residual

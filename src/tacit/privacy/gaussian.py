@@ -18,10 +18,10 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr
 
 from tacit._validate import nonnegative_or_inf, probability
+from tacit.privacy._budgets_table import known_mu
 from tacit.typing import FloatArray
 
 _LOG_SQRT_2PI: Final = 0.5 * math.log(2.0 * math.pi)
@@ -57,10 +57,16 @@ def epsilon_from(mu: float, delta: float) -> float:
 
 def mu_from(epsilon: float, delta: float) -> float:
     """The largest mu for which mu-GDP implies (epsilon, delta)-DP; infinite when epsilon is."""
-    epsilon = nonnegative_or_inf("epsilon", epsilon)
-    log_target = math.log(probability("delta", delta))
+    epsilon, delta = nonnegative_or_inf("epsilon", epsilon), probability("delta", delta)
     if math.isinf(epsilon):
         return math.inf
+    known = known_mu(epsilon, delta)
+    return searched_mu(epsilon, delta) if known is None else known
+
+
+def searched_mu(epsilon: float, delta: float) -> float:
+    """`mu_from` for a finite epsilon, without the table of common budgets."""
+    log_target = math.log(delta)
     low = high = 0.0  # logarithms of mu, so that the root has a relative tolerance
     while _log_delta(math.exp(low), epsilon) > log_target:
         low -= 2.0
@@ -103,6 +109,8 @@ def _mills_slope(x: FloatArray) -> FloatArray:
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
     """Root of an increasing function between ``low`` and ``high``; an end is taken where the root lies beyond it."""
+    from scipy.optimize import brentq  # loaded when needed, which common budgets are not: it takes half a second
+
     if function(low) >= 0.0:
         return low
     if function(high) <= 0.0:

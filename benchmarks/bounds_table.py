@@ -1,0 +1,57 @@
+"""Search for the sensitivities of common settings and print the lines of `tacit.estimation._bounds_table`.
+
+python benchmarks/bounds_table.py            # about two minutes
+python benchmarks/bounds_table.py --check    # the same, and says which lines of the table differ
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from tacit.estimation._bounds_table import DIAMETERS, ROWS
+from tacit.estimation.linearised import searched_row
+from tacit.estimation.sensitivity import searched_diameter
+from tacit.glm.links import LINKS
+
+PRIVATE, OPEN = 1.0 / 3.0, 0.0
+"""Shares of the secant that `stream-glm` takes by default, with a finite budget and without."""
+SETTINGS = [
+    *((name, 0.5 * half, 1.0) for name in ("logistic", "probit") for half in range(1, 13)),
+    *(("log", 0.5 * half, 10.0) for half in range(1, 5)),
+    ("identity", 1.0, 1.0),
+]
+
+
+def row_line(name: str, theta_bound: float, reward_bound: float, blend: float) -> str:
+    row = searched_row(LINKS[name], theta_bound, reward_bound, blend)
+    return f"{name} {theta_bound!r} {reward_bound!r} {blend!r} {row.scale!r} {row.row_norm!r} {row.row_bound!r}"
+
+
+def diameter_line(name: str, theta_bound: float, reward_bound: float) -> str:
+    found = searched_diameter(LINKS[name], theta_bound, reward_bound)
+    return f"{name} {theta_bound!r} {reward_bound!r} {found!r}"
+
+
+def lines() -> Iterator[str]:
+    for setting in SETTINGS:
+        for blend in (PRIVATE, OPEN):
+            yield row_line(*setting, blend)
+    for setting in SETTINGS:
+        yield diameter_line(*setting)
+
+
+def main() -> None:
+    known, differing = set(ROWS.splitlines()) | set(DIAMETERS.splitlines()), 0
+    for line in lines():
+        if "--check" not in sys.argv:
+            print(line, flush=True)
+        elif line not in known:
+            differing += 1
+            print(f"differs: {line}", flush=True)
+    if "--check" in sys.argv:
+        print(f"{differing} lines differ")
+
+
+if __name__ == "__main__":
+    main()

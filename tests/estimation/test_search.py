@@ -1,0 +1,87 @@
+"""Branch and bound in batches finds what it finds one box at a time, and the table of bounds is what it finds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tacit.estimation import _bounds_table, linearised, search, sensitivity
+from tacit.estimation.linearised import best_row, searched_row
+from tacit.estimation.search import Positions, Space, distinct, largest_value, middles
+from tacit.estimation.sensitivity import gradient_diameter, searched_diameter
+from tacit.glm.links import LINKS, Logistic
+
+SHIFTS = linearised._Shifts(LINKS["logistic"], 3.0, 1.0, 1.0 / 3.0, 0.4, 1.5, 0.25)
+DISTANCES = sensitivity._Distances(LINKS["probit"], 2.0, 1.0, (0.8, 1.8, 1.8), 0.2)
+
+
+def one_at_a_time(space: Space, dimensions: int) -> tuple[float, int]:
+    """The search as its module describes it: the largest value found, and the number of boxes looked at."""
+    waiting, best, visited = [(0, np.zeros((dimensions, 1), dtype=np.int64))], 0.0, 0
+    while waiting:
+        level, box = waiting.pop()
+        value = float(space.values(level, box)[0])
+        best, visited = max(best, value), visited + 1
+        if value + space.room(level) > space.enough(best) and not space.repeated(level, box)[0]:
+            parts = space.split(level, box)
+            waiting += [(level + 1, parts[:, [i]]) for i in reversed(range(space.parts))]
+    return best, visited
+
+
+@pytest.mark.parametrize(("space", "dimensions"), [(SHIFTS, 2), (DISTANCES, 3)])
+@pytest.mark.parametrize("batch", [1, 40, 500, 150_000])
+def test_batches_change_neither_the_result_nor_the_number_of_visits(
+    space: Space, dimensions: int, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "_BATCH", batch)
+    best, visited = one_at_a_time(space, dimensions)
+    assert largest_value(space, dimensions, visited + 1) == best
+    assert math.isnan(largest_value(space, dimensions, visited))
+
+
+def test_a_tighter_tolerance_finds_no_less_and_the_bound_holds() -> None:
+    coarse = largest_value(SHIFTS, 2, 10**6)
+    fine = largest_value(replace(SHIFTS, tolerance=0.01), 2, 10**6)
+    assert fine <= coarse * 1.25
+    assert coarse <= fine * 1.01
+
+
+@pytest.mark.parametrize("spread", [1, 10**9])
+def test_distinct_is_unique(spread: int) -> None:
+    keys: Positions = spread * np.random.default_rng(1).integers(5, 50, size=100)
+    found, places = distinct(keys)
+    assert np.array_equal(found, np.unique(keys))
+    assert np.array_equal(found[places], keys)
+
+
+def test_middles_halve_an_interval() -> None:
+    assert middles(2, np.arange(4), 8.0).tolist() == [1.0, 3.0, 5.0, 7.0]
+
+
+@pytest.mark.parametrize("setting", [("logistic", 3.5, 1.0, 0.0), ("probit", 6.0, 1.0, 1.0 / 3.0)])
+def test_rows_of_the_table_are_what_the_search_finds(setting: tuple[str, float, float, float]) -> None:
+    name, *bounds = setting
+    assert _bounds_table.known_row(LINKS[name], *bounds) is not None
+    known, found = best_row(LINKS[name], *bounds), searched_row(LINKS[name], *bounds)
+    for one, other in (
+        (known.scale, found.scale),
+        (known.row_norm, found.row_norm),
+        (known.row_bound, found.row_bound),
+    ):
+        assert one == pytest.approx(other, rel=1e-13)
+
+
+def test_diameters_of_the_table_are_what_the_search_finds() -> None:
+    link = LINKS["logistic"]
+    assert gradient_diameter(link, 3.0, 1.0) == pytest.approx(searched_diameter(link, 3.0, 1.0), rel=1e-13)
+
+
+def test_the_table_is_about_the_links_of_the_package_alone() -> None:
+    class Steep(Logistic):
+        pass
+
+    assert _bounds_table.known_diameter(Logistic(), 3.0, 1.0) is None
+    assert _bounds_table.known_row(Steep(), 3.0, 1.0, 0.0) is None
