@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
@@ -56,10 +56,16 @@ DEFAULT_ORDERS: Final = tuple(float(a) for a in np.unique(np.round(1.0 + np.geom
 class Totals:
     """What a set of charges amounts to for one user."""
 
-    epsilon: float
     mu: float
     remaining_mu: float
     fits: bool
+    find_epsilon: Callable[[], float]
+    """Takes a solver, which a charge does not need."""
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon spent, at the delta of the budget."""
+        return self.find_epsilon()
 
 
 def worst_case(costs: Iterable[tuple[str | None, float, float]]) -> float:
@@ -82,9 +88,29 @@ def worst_case(costs: Iterable[tuple[str | None, float, float]]) -> float:
 
 def totals(charges: Sequence[Charge], budget: Budget, accounting: Accounting, order: float | None) -> Totals:
     """Compose ``charges`` under one of the three accountings."""
+    counted = _that_can_count(charges, 2 * budget.rounds_per_user)
     if accounting == "renyi":
-        return _renyi_totals(charges, budget, order)
-    return _quadratic_totals(charges, budget, accounting)
+        return _renyi_totals(counted, budget, order)
+    return _quadratic_totals(counted, budget, accounting)
+
+
+def _that_can_count(charges: Sequence[Charge], touched: int) -> list[Charge]:
+    """The charges without cohorts that are like ``touched`` others: a user's rows touch no more, and none costs more.
+
+    Batch after batch is charged alike: what a charge takes must not grow with their number.
+    """
+    cohorts: dict[str, list[PrivacyEvent]] = defaultdict(list)
+    for event, cohort in charges:
+        if cohort is not None:
+            cohorts[cohort].append(event)
+    alike: dict[tuple[PrivacyEvent, ...], int] = defaultdict(int)
+    dropped: set[str] = set()
+    for cohort, events in cohorts.items():
+        kind = tuple(events)
+        alike[kind] += 1
+        if alike[kind] > touched:
+            dropped.add(cohort)
+    return [(event, cohort) for event, cohort in charges if cohort not in dropped]
 
 
 def _quadratic_totals(charges: Sequence[Charge], budget: Budget, accounting: Accounting) -> Totals:
@@ -97,9 +123,8 @@ def _quadratic_totals(charges: Sequence[Charge], budget: Budget, accounting: Acc
     remaining = math.inf if math.isinf(limit) else math.sqrt(max(0.0, limit - spent))
     slack, room = _discretisation(charges, budget)
     delta = budget.delta * (1.0 if accounting == "gaussian" else 1.0 - RESERVE)
-    epsilon = epsilon_from(mu * budget.rounds_per_user, delta) + 2.0 * slack
     fits = budget.unlimited or (spent <= limit * (1.0 + SLACK) and room)
-    return Totals(epsilon, mu, remaining, fits)
+    return Totals(mu, remaining, fits, lambda: epsilon_from(mu * budget.rounds_per_user, delta) + 2.0 * slack)
 
 
 def _discretisation(charges: Sequence[Charge], budget: Budget) -> tuple[float, bool]:
@@ -128,14 +153,14 @@ def _renyi_totals(charges: Sequence[Charge], budget: Budget, order: float | None
     tail = _tail(charges, budget.rounds_per_user)
     delta = budget.delta - tail if order is None else budget.delta * (1.0 - FIXED_ORDER_TAIL_SHARE)
     if delta <= 0.0 or tail > budget.delta - delta + SLACK * budget.delta:
-        return Totals(math.inf, math.inf, 0.0, budget.unlimited)
+        return Totals(math.inf, 0.0, budget.unlimited, lambda: math.inf)
     epsilon = epsilon_from_renyi(orders, spent, delta) if charges else 0.0
     room = renyi_budget(orders, budget.epsilon, delta) - np.where(np.isfinite(spent), spent, 0.0)
     room = np.where(np.isfinite(spent), room, 0.0)
     remaining = budget.per_row(math.sqrt(max(0.0, float(np.max(2.0 * room / np.asarray(orders))))))
     mu = budget.per_row(mu_from(epsilon, budget.delta)) if charges else 0.0
     fits = budget.unlimited or epsilon <= budget.epsilon * (1.0 + SLACK)
-    return Totals(epsilon, mu, remaining, fits)
+    return Totals(mu, remaining, fits, lambda: epsilon)
 
 
 def _worst_curve(charges: Sequence[Charge], orders: tuple[float, ...]) -> FloatArray:
