@@ -16,7 +16,8 @@
         CalibrationError             no message of the allowed size meets the budget
         TapeMismatch                 other randomness is asked for than a tape holds
 
-``RecoveryWarning`` is no error: it says what a recovered policy has lost.
+``RecoveryWarning`` is no error: it says what a recovered policy has lost; ``CompilationWarning``, why kernels stay
+interpreted or are compiled each time.
 """
 
 from __future__ import annotations
@@ -84,3 +85,7 @@ class TapeMismatch(TacitError):  # noqa: N818
 
 class RecoveryWarning(UserWarning):
     """What a policy that was recovered from a stale file has lost."""
+
+
+class CompilationWarning(UserWarning):
+    """Kernels stay interpreted, or are compiled each time: what would help."""

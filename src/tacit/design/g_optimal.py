@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit._compile import kernel
-from tacit.design.support import reduce_support
+from tacit._compile import allocating_kernel, inlined_kernel, kernel
+from tacit.design.support import positive_count, reduce_support
 from tacit.linalg.solve import cholesky, invert_cholesky, quadratic_form
+from tacit.linalg.vectors import copy_into
 from tacit.typing import FloatArray
 
 TOLERANCE = 0.05
@@ -24,7 +25,7 @@ _REFRESH = 64
 _MAX_EXCHANGES = 4096
 
 
-@kernel
+@allocating_kernel
 def g_optimal_design(arms: FloatArray, ridge: float, weights: FloatArray) -> float:
     """Write the design into ``weights`` and return max_k ||x_k||^2 in the inverse of V(weights).
 
@@ -36,24 +37,26 @@ def g_optimal_design(arms: FloatArray, ridge: float, weights: FloatArray) -> flo
     """
     count, dim = arms.shape
     scale = _largest_squared_norm(arms)
-    weights[:] = 0.0
-    weights[0] = 1.0
+    for k in range(count):
+        weights[k] = 1.0 if k == 0 else 0.0
     if not scale < np.inf or not 0.0 <= ridge < np.inf:
         return np.inf
     if scale == 0.0:
         return 0.0
     floor = max(ridge, _RELATIVE_FLOOR * scale)
     _greedy_start(arms, weights)
-    inverse = np.empty((dim, dim))
-    variances = np.empty(count)
+    inverse, variances = np.empty((dim, dim)), np.empty(count)
     _exchange(arms, floor, weights, inverse, variances)
-    if np.count_nonzero(weights) > dim * (dim + 1) // 2 + 1:
+    if positive_count(weights) > dim * (dim + 1) // 2 + 1:
         reduce_support(arms, weights)
         _refresh(arms, floor, weights, inverse, variances)
-    return float(np.max(variances))
+    largest = variances[0]
+    for k in range(1, count):
+        largest = max(largest, variances[k])
+    return float(largest)
 
 
-@kernel
+@inlined_kernel
 def _largest_squared_norm(arms: FloatArray) -> float:
     """Infinity when an entry is not finite, or overflows when squared."""
     largest = 0.0
@@ -67,17 +70,18 @@ def _largest_squared_norm(arms: FloatArray) -> float:
     return largest
 
 
-@kernel
+@inlined_kernel
 def _greedy_start(arms: FloatArray, weights: FloatArray) -> None:
     """Equal weight on at most d arms, each far from the span of those before it (pivoted Gram-Schmidt).
 
     Kumar and Yildirim (2005) start the minimum-volume ellipsoid in the same way: few points, all directions.
     """
     count, dim = arms.shape
-    residual = arms.copy()
-    chosen = 0
-    first = 0.0
-    weights[:] = 0.0
+    residual, pivot = np.empty((count, dim)), np.empty(dim)
+    for k in range(count):
+        copy_into(arms[k], residual[k])
+        weights[k] = 0.0
+    chosen, first = 0, 0.0
     for _ in range(min(count, dim)):
         best, best_norm = -1, 0.0
         for k in range(count):
@@ -91,7 +95,7 @@ def _greedy_start(arms: FloatArray, weights: FloatArray) -> None:
             break
         weights[best] = 1.0
         chosen += 1
-        pivot = residual[best].copy()
+        copy_into(residual[best], pivot)
         for k in range(count):
             share = 0.0
             for i in range(dim):
@@ -99,10 +103,11 @@ def _greedy_start(arms: FloatArray, weights: FloatArray) -> None:
             share /= best_norm
             for i in range(dim):
                 residual[k, i] -= share * pivot[i]
-    weights /= chosen
+    for k in range(count):
+        weights[k] /= chosen
 
 
-@kernel
+@allocating_kernel
 def _refresh(arms: FloatArray, ridge: float, weights: FloatArray, inverse: FloatArray, variances: FloatArray) -> None:
     """Inverse and variances from the weights, free of the rounding that updates gather."""
     count, dim = arms.shape
@@ -123,7 +128,7 @@ def _refresh(arms: FloatArray, ridge: float, weights: FloatArray, inverse: Float
         variances[k] = quadratic_form(inverse, arms[k])
 
 
-@kernel
+@inlined_kernel
 def _exchange(arms: FloatArray, ridge: float, weights: FloatArray, inverse: FloatArray, variances: FloatArray) -> None:
     """Exchange weight until the certificate holds; variances are exact on return."""
     count, dim = arms.shape
@@ -152,7 +157,7 @@ def _exchange(arms: FloatArray, ridge: float, weights: FloatArray, inverse: Floa
     _refresh(arms, ridge, weights, inverse, variances)
 
 
-@kernel
+@inlined_kernel
 def _move_weight(
     arms: FloatArray,
     high: int,

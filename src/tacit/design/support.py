@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import allocating_kernel, inlined_kernel
 from tacit.typing import FloatArray
 
 _NEGLIGIBLE = 1e-12
 _TINY = 1e-300
 
 
-@kernel
+@allocating_kernel
 def reduce_support(arms: FloatArray, weights: FloatArray) -> None:
     """Bring the number of positive weights to at most d (d + 1) / 2 + 1, keeping V(weights) and their sum.
 
@@ -21,16 +21,33 @@ def reduce_support(arms: FloatArray, weights: FloatArray) -> None:
     dim = arms.shape[1]
     limit = dim * (dim + 1) // 2 + 1
     for _ in range(arms.shape[0]):
-        support = np.flatnonzero(weights)
-        if support.shape[0] <= limit:
+        if positive_count(weights) <= limit:
             break
-        used = support[: limit + 1]
+        used, found = np.empty(limit + 1, dtype=np.intp), 0
+        for k in range(weights.shape[0]):
+            if weights[k] > 0.0 and found <= limit:
+                used[found] = k
+                found += 1
         direction = _dependency(arms, used)
         _slide(weights, used, direction)
-    weights /= np.sum(weights)
+    total = 0.0
+    for k in range(weights.shape[0]):
+        total += weights[k]
+    for k in range(weights.shape[0]):
+        weights[k] /= total
 
 
-@kernel
+@inlined_kernel
+def positive_count(weights: FloatArray) -> int:
+    """Number of positive weights."""
+    found = 0
+    for k in range(weights.shape[0]):
+        if weights[k] > 0.0:
+            found += 1
+    return found
+
+
+@allocating_kernel
 def _dependency(arms: FloatArray, used: np.ndarray[tuple[int], np.dtype[np.intp]]) -> FloatArray:
     """Coefficients, not all 0, with which the columns (x x', 1) of these arms add up to 0: by pivoted elimination."""
     dim, columns = arms.shape[1], used.shape[0]
@@ -47,8 +64,9 @@ def _dependency(arms: FloatArray, used: np.ndarray[tuple[int], np.dtype[np.intp]
                 table[row, c] = arms[used[c], i] * arms[used[c], j] / max(scale, _TINY)
                 row += 1
         table[row, c] = 1.0
-    order = np.arange(columns)
-    rank = 0
+    order, rank = np.empty(columns, dtype=np.intp), 0
+    for c in range(columns):
+        order[c] = c
     for r in range(rows):
         best_row, best_column, best = r, r, 0.0
         for i in range(r, rows):
@@ -80,7 +98,7 @@ def _dependency(arms: FloatArray, used: np.ndarray[tuple[int], np.dtype[np.intp]
     return direction
 
 
-@kernel
+@inlined_kernel
 def _slide(weights: FloatArray, used: np.ndarray[tuple[int], np.dtype[np.intp]], direction: FloatArray) -> None:
     """Move the weights along ``direction`` or against it, whichever makes a weight vanish sooner, until one does."""
     forward, backward = np.inf, np.inf

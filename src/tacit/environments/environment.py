@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import entry
 from tacit.environments.registry import EnvironmentKind, environment_kind
 from tacit.environments.setting import Block, Setting
 from tacit.errors import InvalidInput
@@ -66,7 +66,7 @@ class Environment:
         return InvalidInput(f"the environment {self.kind.name!r} {fault}")
 
 
-@kernel
+@entry
 def fill_outcomes(
     link: int, bound: float, means: FloatArray, uniforms: FloatArray, rewards: FloatArray, regrets: FloatArray
 ) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import entry
 from tacit._validate import integer_at_least, positive
 from tacit.glm.links import Link, mean
 from tacit.linalg.solve import dot
@@ -86,7 +86,7 @@ class Setting:
         return Rounds(contexts, means)
 
 
-@kernel
+@entry
 def orient(contexts: FloatArray, theta: FloatArray) -> None:
     """Change the sign of arms whose score is negative."""
     for t in range(contexts.shape[0]):
@@ -96,7 +96,7 @@ def orient(contexts: FloatArray, theta: FloatArray) -> None:
                     contexts[t, k, i] = -contexts[t, k, i]
 
 
-@kernel
+@entry
 def fill_means(link: int, theta: FloatArray, contexts: FloatArray, means: FloatArray) -> None:
     """Mean reward of every arm in every round."""
     for t in range(contexts.shape[0]):

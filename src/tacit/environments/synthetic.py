@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import entry
 from tacit.environments.registry import register_environment
 from tacit.environments.setting import Rounds, Setting
 from tacit.linalg.solve import dot
@@ -67,7 +67,7 @@ def uniform_ball(rng: np.random.Generator, rounds: int, arms: int, dim: int) -> 
     return points
 
 
-@kernel
+@entry
 def scale_to_ball(points: FloatArray, uniforms: FloatArray) -> None:
     """Turn Gaussian vectors into uniform points of the ball: radius U^(1/d)."""
     power = 1.0 / points.shape[2]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import entry
 from tacit._validate import integer_at_least, positive_or_inf, probability
 from tacit.estimation.plan import Problem, PublicView, Publish, Release, add_noise, gradient_sum, plan_gradients
 from tacit.glm.rows import Selection
@@ -18,7 +18,7 @@ MAX_STEPS = 500
 """Most noisy gradients of one call."""
 
 
-@kernel
+@entry
 def descent_step(released: FloatArray, ridge: float, center: FloatArray, rate: float, point: FloatArray) -> None:
     """Move ``point`` against the released gradient sum, to which the public ridge's pull is added."""
     for i in range(point.shape[0]):

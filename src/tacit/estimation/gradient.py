@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import allocating_entry
 from tacit.errors import InvalidInput
 from tacit.glm.links import mean
 from tacit.glm.rows import Selection, has_mark
@@ -37,7 +37,7 @@ def gradient_grid(residual_bound: float, noise_grid: float | None) -> float:
     return noise_grid
 
 
-@kernel
+@allocating_entry
 def clipped_gradient_sum(
     link: int,
     selection: Selection,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import as_entry
 from tacit._validate import integer_at_least, positive_or_inf
 from tacit.errors import InvalidInput
 from tacit.estimation.plan import Problem, PublicView, Publish, Release, add_noise, gradient_sum, plan_gradients
@@ -17,33 +17,28 @@ from tacit.linalg.solve import cholesky, solve_cholesky
 from tacit.privacy.noise import NoiseSource
 from tacit.typing import FloatArray
 
+_eigen, _solve = as_entry(symmetric_eigen), as_entry(solve_cholesky)
 
-@kernel
-def positive_precision(precision: FloatArray, ridge: float, out: FloatArray) -> None:
+
+def positive_precision(precision: FloatArray, ridge: float) -> FloatArray:
     """The released matrix with what noise made negative cut to 0, plus ``ridge`` times the identity."""
     dim = precision.shape[0]
-    work, basis, values = precision.copy(), np.empty((dim, dim)), np.empty(dim)
-    symmetric_eigen(work, values, basis)
-    for i in range(dim):
-        for j in range(dim):
-            out[i, j] = ridge if i == j else 0.0
-            for k in range(dim):
-                out[i, j] += basis[i, k] * max(values[k], 0.0) * basis[j, k]
+    basis, values, out = np.empty((dim, dim)), np.empty(dim), ridge * np.eye(dim)
+    _eigen(np.array(precision, dtype=np.float64), values, basis)
+    for value, vector in zip(values, basis.T, strict=True):
+        out += np.multiply.outer(vector * max(value, 0.0), vector)
+    return out
 
 
-@kernel
 def newton_step(released: FloatArray, ridge: float, center: FloatArray, factor: FloatArray, point: FloatArray) -> None:
     """Move ``point`` by the Newton step of the released gradient; ``factor`` is the preconditioner's Cholesky factor.
 
     ``released`` is the gradient sum with its noise, and the only input that depends on data: the ridge's pull is added
     to it, never to the noise alone (docs/theory.md, "Exact noise").
     """
-    direction = released.copy()
-    for i in range(point.shape[0]):
-        direction[i] += ridge * (point[i] - center[i])
-    solve_cholesky(factor, direction, direction)
-    for i in range(point.shape[0]):
-        point[i] -= direction[i]
+    direction = released + ridge * (point - center)
+    _solve(factor, direction, direction)
+    point -= direction
 
 
 @dataclass(frozen=True)
@@ -84,8 +79,8 @@ class NoisyNewton:
         if public.precision is None:
             raise InvalidInput("precision must be given: the released matrix that preconditions the steps")
         problem, kept = self.problem, min(self.averaged, self.steps)
-        metric, factor = np.empty_like(public.precision), np.empty_like(public.precision)
-        positive_precision(public.precision, problem.ridge, metric)
+        metric = positive_precision(public.precision, problem.ridge)
+        factor = np.empty_like(metric)
         if not cholesky(metric, factor):
             raise InvalidInput("no estimate: ridge must be positive")
         point, average = public.start.copy(), np.zeros(problem.dim)

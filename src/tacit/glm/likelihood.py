@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacit._compile import kernel
+from tacit._compile import allocating_kernel, as_entry, inlined_kernel, kernel
 from tacit.errors import InvalidInput
 from tacit.glm.links import Link, get_link
 from tacit.glm.loss import evaluate
 from tacit.glm.rows import ALL_ROWS, Selection, has_mark, rows_of
-from tacit.linalg.projection import project_ball_metric
+from tacit.linalg.projection import Ellipsoid, project_ellipsoid_metric
 from tacit.linalg.solve import cholesky, dot, solve_cholesky
 from tacit.linalg.vectors import copy_into, identity, multiply, norm, trace
 from tacit.typing import FloatArray
@@ -85,7 +85,7 @@ def _penalised(objective: Objective, theta: FloatArray, gradient: FloatArray, he
     return value
 
 
-@kernel
+@inlined_kernel
 def _data_scale(selection: Selection) -> float:
     """Trace of the second-moment matrix: the curvature that the rows have at mu' = 1."""
     features, _, mask, held = selection.rows
@@ -96,27 +96,27 @@ def _data_scale(selection: Selection) -> float:
     return total
 
 
-@kernel
+@inlined_kernel
 def _newton_direction(
     theta: FloatArray,
     gradient: FloatArray,
     metric: FloatArray,
     factor: FloatArray,
-    ball_radius: float,
+    ball: Ellipsoid,
+    target: FloatArray,
     direction: FloatArray,
 ) -> None:
-    """Direction to the minimum of the quadratic model over the ball; ``factor`` is the metric's Cholesky factor."""
+    """Direction to the minimum of the quadratic model over the ball, ``target``; ``factor`` is the metric's factor."""
     solve_cholesky(factor, gradient, direction)
-    target = np.empty_like(theta)
     for i in range(theta.shape[0]):
         target[i] = theta[i] - direction[i]
-    if not math.isinf(ball_radius):
-        project_ball_metric(target, ball_radius, metric)  # cannot fail: the metric has a factor
+    if not math.isinf(ball.radius):
+        project_ellipsoid_metric(target, ball, metric)  # cannot fail: the metric has a factor
     for i in range(theta.shape[0]):
         direction[i] = target[i] - theta[i]
 
 
-@kernel
+@inlined_kernel
 def _smallest_pivot(factor: FloatArray) -> float:
     smallest = math.inf
     for i in range(factor.shape[0]):
@@ -124,20 +124,21 @@ def _smallest_pivot(factor: FloatArray) -> float:
     return smallest
 
 
-@kernel
+@inlined_kernel
 def _line_search(
     objective: Objective,
     value: float,
     direction: FloatArray,
+    start: FloatArray,
     theta: FloatArray,
     gradient: FloatArray,
     hessian: FloatArray,
 ) -> tuple[bool, float]:
     """Halve the step until the objective, ``value`` at ``theta``, falls enough: whether it did, and its new value.
 
-    ``theta``, gradient and Hessian move along; ``theta`` stays when no step is short enough.
+    ``theta``, gradient and Hessian move along; ``theta`` stays when no step is short enough.  ``start`` is room for it.
     """
-    start = theta.copy()
+    copy_into(theta, start)
     slope, step = dot(gradient, direction), 1.0
     bound = value + 1e-14 * (1.0 + abs(value))
     for _ in range(_HALVINGS):
@@ -151,7 +152,7 @@ def _line_search(
     return False, value
 
 
-@kernel
+@allocating_kernel
 def fit_kernel(objective: Objective, ball_radius: float, limits: Limits, theta: FloatArray) -> tuple[int, int, float]:
     """Minimise in place from the warm start ``theta``; returns status code, iterations, gradient norm.
 
@@ -159,9 +160,11 @@ def fit_kernel(objective: Objective, ball_radius: float, limits: Limits, theta: 
     infinite ``ball_radius`` drops the ball.
     """
     dim = theta.shape[0]
-    gradient, direction, work = np.empty(dim), np.empty(dim), np.empty(dim)
-    hessian, factor = np.empty((dim, dim)), np.empty((dim, dim))
-    project_ball_metric(theta, ball_radius, identity(dim))
+    ball = Ellipsoid(np.zeros(dim), identity(dim), ball_radius)
+    vectors, matrices = np.empty((3, dim)), np.empty((2, dim, dim))
+    gradient, direction, work = vectors[0], vectors[1], vectors[2]
+    hessian, factor = matrices[0], matrices[1]
+    project_ellipsoid_metric(theta, ball, ball.matrix)
     scale = _data_scale(objective.selection)
     value = _penalised(objective, theta, gradient, hessian)
     remaining = math.inf
@@ -173,7 +176,7 @@ def fit_kernel(objective: Objective, ball_radius: float, limits: Limits, theta: 
         if not cholesky(hessian, factor):
             return ILL_CONDITIONED, iteration, remaining
         open_direction = _smallest_pivot(factor) < 10.0 * jitter
-        _newton_direction(theta, gradient, hessian, factor, ball_radius, direction)
+        _newton_direction(theta, gradient, hessian, factor, ball, work, direction)
         multiply(hessian, direction, work)
         remaining = norm(work)
         if norm(direction) <= limits.tolerance * (1.0 + norm(theta)):
@@ -181,10 +184,13 @@ def fit_kernel(objective: Objective, ball_radius: float, limits: Limits, theta: 
                 theta[i] += direction[i]
             done = CONVERGED if not open_direction or remaining == 0.0 else ILL_CONDITIONED
             return done, iteration + 1, remaining
-        moved, value = _line_search(objective, value, direction, theta, gradient, hessian)
+        moved, value = _line_search(objective, value, direction, work, theta, gradient, hessian)
         if not moved:
             return ILL_CONDITIONED, iteration + 1, remaining
     return ITERATION_LIMIT, limits.iterations, remaining
+
+
+_fit = as_entry(fit_kernel)
 
 
 def fit(
@@ -215,5 +221,5 @@ def fit(
         raise InvalidInput(f"start must be finite with shape {(dim,)}, got shape {theta.shape}")
     objective = Objective(get_link(link).code, Selection(rows, ALL_ROWS), float(ridge))
     limits = Limits(float(tolerance), int(max_iterations))
-    code, iterations, gradient_norm = fit_kernel(objective, float(ball_radius), limits, theta)
+    code, iterations, gradient_norm = _fit(objective, float(ball_radius), limits, theta)
     return Fit(theta, _STATUS[code], iterations, gradient_norm)

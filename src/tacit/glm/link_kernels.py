@@ -16,7 +16,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from tacit._compile import kernel
+from tacit._compile import entry, kernel
 from tacit.glm.link_table import ANTIDERIVATIVE, DERIVATIVE, MEAN, REWARD, registered, two_valued_reward
 from tacit.typing import FloatArray
 
@@ -67,7 +67,7 @@ def antiderivative(link: int, z: float) -> float:
         return max(z, 0.0) + math.log1p(math.exp(-abs(z)))
     if link == PROBIT:
         # Far in the left tail the two terms cancel down to rounding, which may not turn the sum negative.
-        return max(0.0, z * mean(PROBIT, z) + derivative(PROBIT, z))
+        return max(0.0, z * (0.5 * math.erfc(-z * SQRT_HALF)) + INV_SQRT_2PI * math.exp(-0.5 * z * z))
     if link == IDENTITY:
         return 0.5 * z * z
     if link == LOG:
@@ -103,18 +103,29 @@ def _poisson(rate: float, uniform: float) -> float:
     return count
 
 
-@kernel
-def _fill(what: int, link: int, scores: FloatArray, out: FloatArray) -> None:
+@entry
+def _fill_means(link: int, scores: FloatArray, out: FloatArray) -> None:
     for i in range(scores.shape[0]):
-        if what == MEAN:
-            out[i] = mean(link, scores[i])
-        elif what == DERIVATIVE:
-            out[i] = derivative(link, scores[i])
-        else:
-            out[i] = antiderivative(link, scores[i])
+        out[i] = mean(link, scores[i])
 
 
-@kernel
+@entry
+def _fill_derivatives(link: int, scores: FloatArray, out: FloatArray) -> None:
+    for i in range(scores.shape[0]):
+        out[i] = derivative(link, scores[i])
+
+
+@entry
+def _fill_antiderivatives(link: int, scores: FloatArray, out: FloatArray) -> None:
+    for i in range(scores.shape[0]):
+        out[i] = antiderivative(link, scores[i])
+
+
+_FILL = {MEAN: _fill_means, DERIVATIVE: _fill_derivatives, ANTIDERIVATIVE: _fill_antiderivatives}
+"""A kernel for each: few policies need all three, and what is not called is not compiled."""
+
+
+@entry
 def _fill_rewards(link: int, reward_bound: float, scores: FloatArray, uniforms: FloatArray, out: FloatArray) -> None:
     for i in range(scores.shape[0]):
         out[i] = sample_reward(link, mean(link, scores[i]), reward_bound, uniforms[i])
@@ -125,7 +136,7 @@ def evaluate_each(what: int, link: int, scores: npt.ArrayLike) -> FloatArray:
     array = np.asarray(scores, dtype=np.float64)
     flat = np.ascontiguousarray(array).reshape(-1)
     out = np.empty_like(flat)
-    _fill(what, link, flat, out)
+    _FILL[what](link, flat, out)
     return out.reshape(array.shape)
 
 

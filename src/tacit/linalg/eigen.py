@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 
-from tacit._compile import kernel
+import numpy as np
+
+from tacit._compile import inlined_kernel, kernel
 from tacit.typing import FloatArray
 
 _SWEEPS = 60
@@ -35,12 +37,15 @@ def symmetric_eigen(matrix: FloatArray, values: FloatArray, vectors: FloatArray)
         values[i] = matrix[i, i]
 
 
-@kernel
+@inlined_kernel
 def _rotate(matrix: FloatArray, vectors: FloatArray, p: int, q: int) -> None:
-    """Annul entry (p, q) by the smaller of the two rotations that do."""
+    """Annul entry (p, q) by the smaller of the two rotations that do.
+
+    ``np.hypot`` is that of the C library, as compiled; Python's ``math.hypot`` rounds better and so differently.
+    """
     ratio = (matrix[q, q] - matrix[p, p]) / (2.0 * matrix[p, q])
-    tangent = math.copysign(1.0, ratio) / (abs(ratio) + math.hypot(1.0, ratio))
-    cosine = 1.0 / math.hypot(1.0, tangent)
+    tangent = math.copysign(1.0, ratio) / (abs(ratio) + np.hypot(1.0, ratio))
+    cosine = 1.0 / np.hypot(1.0, tangent)
     sine = tangent * cosine
     shift = tangent * matrix[p, q]
     matrix[p, p] -= shift

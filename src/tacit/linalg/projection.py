@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import allocating_kernel, as_entry, inlined_kernel, kernel
 from tacit.errors import InvalidInput
 from tacit.linalg.eigen import symmetric_eigen
 from tacit.linalg.solve import cholesky, solve_cholesky, solve_lower, solve_upper
@@ -53,9 +53,14 @@ def make_ellipsoid(center: FloatArray, matrix: FloatArray, radius: float) -> Ell
     return Ellipsoid(c, m, float(radius))
 
 
+def make_ball(dim: int, radius: float) -> Ellipsoid:
+    """The Euclidean ball around 0."""
+    return Ellipsoid(np.zeros(dim), np.eye(dim), float(radius))
+
+
 def unbounded(dim: int) -> Ellipsoid:
     """All of space, for kernels that take an ellipsoid."""
-    return Ellipsoid(np.zeros(dim), np.eye(dim), math.inf)
+    return make_ball(dim, math.inf)
 
 
 @kernel
@@ -80,7 +85,7 @@ def ellipsoid_distance(theta: FloatArray, ellipsoid: Ellipsoid) -> float:
     return math.sqrt(max(0.0, total))
 
 
-@kernel
+@inlined_kernel
 def secular_root(curvatures: FloatArray, coordinates: FloatArray, radius: float) -> float:
     """The multiplier m >= 0 with sum_i b_i u_i^2 / (1 + m b_i)^2 = radius^2; 0 when the sum is below it.
 
@@ -91,7 +96,8 @@ def secular_root(curvatures: FloatArray, coordinates: FloatArray, radius: float)
         squared, slope = 0.0, 0.0
         for i in range(curvatures.shape[0]):
             share = 1.0 + multiplier * curvatures[i]
-            term = curvatures[i] * (coordinates[i] / share) ** 2
+            shrunk = coordinates[i] / share
+            term = curvatures[i] * (shrunk * shrunk)
             squared += term
             slope += term * curvatures[i] / share
         length = math.sqrt(squared)
@@ -101,7 +107,7 @@ def secular_root(curvatures: FloatArray, coordinates: FloatArray, radius: float)
     return multiplier
 
 
-@kernel
+@allocating_kernel
 def project_ellipsoid_metric(theta: FloatArray, ellipsoid: Ellipsoid, metric: FloatArray) -> bool:
     """Project ``theta`` on the ellipsoid in the norm of ``metric``, in place; a radius of 0 leaves the center.
 
@@ -110,11 +116,11 @@ def project_ellipsoid_metric(theta: FloatArray, ellipsoid: Ellipsoid, metric: Fl
     if ellipsoid_distance(theta, ellipsoid) <= ellipsoid.radius:
         return True
     dim, center = theta.shape[0], ellipsoid.center
-    factor = np.empty((dim, dim))
-    if not cholesky(metric, factor):
+    matrices = np.empty((3, dim, dim))
+    if not cholesky(metric, matrices[0]):
         return False
     if ellipsoid.radius > 0.0:
-        _shrink_in_eigenbasis(theta, ellipsoid, factor)
+        _shrink_in_eigenbasis(theta, ellipsoid, matrices, np.zeros((3, dim)))
     distance = ellipsoid_distance(theta, ellipsoid)
     pull = min(1.0, max(ellipsoid.radius, 0.0) / distance)  # what rounding left outside goes along the ray
     for i in range(dim):
@@ -122,11 +128,20 @@ def project_ellipsoid_metric(theta: FloatArray, ellipsoid: Ellipsoid, metric: Fl
     return True
 
 
-@kernel
-def _shrink_in_eigenbasis(theta: FloatArray, ellipsoid: Ellipsoid, factor: FloatArray) -> None:
-    """In coordinates where the metric is the identity and the matrix diagonal, shrink by the secular root."""
+@inlined_kernel
+def _shrink_in_eigenbasis(theta: FloatArray, ellipsoid: Ellipsoid, matrices: FloatArray, vectors: FloatArray) -> None:
+    """In coordinates where the metric is the identity and the matrix diagonal, shrink by the secular root.
+
+    The first of ``matrices`` is the metric's Cholesky factor; the others are room to work in, and so are ``vectors``,
+    which are 0.
+    """
     dim, center = theta.shape[0], ellipsoid.center
-    basis, curvatures, coordinates, offset = _whiten(ellipsoid.matrix, factor)
+    factor, basis = matrices[0], matrices[1]
+    curvatures, coordinates, offset = vectors[0], vectors[1], vectors[2]
+    _whiten(ellipsoid.matrix, factor, matrices[2])
+    symmetric_eigen(matrices[2], curvatures, basis)
+    for i in range(dim):
+        curvatures[i] = max(curvatures[i], 0.0)
     for i in range(dim):
         for j in range(i, dim):
             offset[i] += factor[j, i] * (theta[j] - center[j])
@@ -143,30 +158,25 @@ def _shrink_in_eigenbasis(theta: FloatArray, ellipsoid: Ellipsoid, factor: Float
         theta[i] = center[i] + offset[i]
 
 
-@kernel
-def _whiten(matrix: FloatArray, factor: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Eigendecomposition of L^-1 matrix L^-T, and two vectors of zeros to work in."""
+@inlined_kernel
+def _whiten(matrix: FloatArray, factor: FloatArray, out: FloatArray) -> None:
+    """L^-1 matrix L^-T, symmetric to the bit."""
     dim = matrix.shape[0]
-    whitened, basis, curvatures = np.empty((dim, dim)), np.empty((dim, dim)), np.empty(dim)
     for i in range(dim):
-        solve_lower(factor, matrix[i], whitened[i])
-    for i in range(dim):
-        for j in range(dim):
-            curvatures[j] = whitened[j, i]
-        solve_lower(factor, curvatures, curvatures)
-        for j in range(dim):
-            whitened[j, i] = curvatures[j]
+        solve_lower(factor, matrix[i], out[i])
+    for column in range(dim):
+        for i in range(dim):
+            value = out[i, column]
+            for k in range(i):
+                value -= factor[i, k] * out[k, column]
+            out[i, column] = value / factor[i, i]
     for i in range(dim):
         for j in range(i):
-            whitened[i, j] = 0.5 * (whitened[i, j] + whitened[j, i])
-            whitened[j, i] = whitened[i, j]
-    symmetric_eigen(whitened, curvatures, basis)
-    for i in range(dim):
-        curvatures[i] = max(curvatures[i], 0.0)
-    return basis, curvatures, np.zeros(dim), np.zeros(dim)
+            out[i, j] = 0.5 * (out[i, j] + out[j, i])
+            out[j, i] = out[i, j]
 
 
-@kernel
+@allocating_kernel
 def project_ball_metric(theta: FloatArray, radius: float, metric: FloatArray) -> bool:
     """Project on the Euclidean ball around 0 in the norm of ``metric``, in place.
 
@@ -176,28 +186,28 @@ def project_ball_metric(theta: FloatArray, radius: float, metric: FloatArray) ->
     return project_ellipsoid_metric(theta, Ellipsoid(np.zeros(dim), identity(dim), radius), metric)
 
 
-@kernel
 def project_region_metric(theta: FloatArray, region: Region, metric: FloatArray) -> bool:
     """Project on a region in the norm of ``metric``, in place.
 
     When both of its sets bind, the multiplier of the ellipsoid is bracketed and found by regula falsi (Illinois), the
     ball being solved exactly inside: the distance to the center decreases in it.  False, with ``theta`` in the ball
-    and as near to the ellipsoid as found, when the sets do not meet.
+    and as near to the ellipsoid as found, when the sets do not meet.  Not a kernel: most regions need one set only,
+    and what is not called is not compiled.
     """
-    start, trial = theta.copy(), theta.copy()
-    if not project_ball_metric(theta, region.ball_radius, metric):
+    ellipsoid, start, trial = region.ellipsoid, theta.copy(), theta.copy()
+    if not _project_on_ellipsoid(theta, make_ball(theta.size, region.ball_radius), metric):
         return False
-    if ellipsoid_distance(theta, region.ellipsoid) <= region.ellipsoid.radius:
+    if math.isinf(ellipsoid.radius) or ellipsoid_distance(theta, ellipsoid) <= ellipsoid.radius:
         return True
-    if not project_ellipsoid_metric(trial, region.ellipsoid, metric):
+    if not _project_on_ellipsoid(trial, ellipsoid, metric):
         return False
     if norm(trial) <= region.ball_radius:
-        copy_into(trial, theta)
+        theta[:] = trial
         return True
-    return _both_bind(start, region, metric, theta)
+    return _project_on_both(start, region, metric, theta)
 
 
-@kernel
+@allocating_kernel
 def _penalised_in_ball(
     theta: FloatArray, region: Region, metric: FloatArray, multiplier: float, out: FloatArray
 ) -> float:
@@ -220,7 +230,7 @@ def _penalised_in_ball(
     return ellipsoid_distance(out, region.ellipsoid)
 
 
-@kernel
+@allocating_kernel
 def _both_bind(start: FloatArray, region: Region, metric: FloatArray, theta: FloatArray) -> bool:
     """Write into ``theta`` the point whose multiplier puts it on both boundaries, from the inner side."""
     radius = region.ellipsoid.radius
@@ -251,3 +261,7 @@ def _both_bind(start: FloatArray, region: Region, metric: FloatArray, theta: Flo
     if high_gap > 0.0:
         copy_into(trial, theta)
     return high_gap <= 0.0
+
+
+_project_on_ellipsoid = as_entry(project_ellipsoid_metric)
+_project_on_both = as_entry(_both_bind)

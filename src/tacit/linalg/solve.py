@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from tacit._compile import kernel
+from tacit._compile import inlined_kernel, kernel
 from tacit.typing import FloatArray
 
 
@@ -53,7 +53,7 @@ def solve_upper(factor: FloatArray, rhs: FloatArray, out: FloatArray) -> None:
         out[i] = value / factor[i, i]
 
 
-@kernel
+@inlined_kernel
 def solve_cholesky(factor: FloatArray, rhs: FloatArray, out: FloatArray) -> None:
     """Solve ``factor @ factor.T @ out = rhs``; ``out`` may be ``rhs``."""
     solve_lower(factor, rhs, out)
@@ -62,13 +62,23 @@ def solve_cholesky(factor: FloatArray, rhs: FloatArray, out: FloatArray) -> None
 
 @kernel
 def invert_cholesky(factor: FloatArray, out: FloatArray) -> None:
-    """Inverse of ``factor @ factor.T`` into ``out``."""
+    """Inverse of ``factor @ factor.T`` into ``out``.
+
+    `solve_cholesky` for each column of the identity, written out: a column is no contiguous array, for which the other
+    kernels would have to be compiled once more.
+    """
     dim = factor.shape[0]
     for column in range(dim):
         for i in range(dim):
-            out[i, column] = 0.0
-        out[column, column] = 1.0
-        solve_cholesky(factor, out[:, column], out[:, column])
+            value = 1.0 if i == column else 0.0
+            for k in range(i):
+                value -= factor[i, k] * out[k, column]
+            out[i, column] = value / factor[i, i]
+        for i in range(dim - 1, -1, -1):
+            value = out[i, column]
+            for k in range(i + 1, dim):
+                value -= factor[k, i] * out[k, column]
+            out[i, column] = value / factor[i, i]
 
 
 @kernel

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import allocating_kernel, kernel
 from tacit.typing import FloatArray
 
 
@@ -48,7 +48,7 @@ def trace(matrix: FloatArray) -> float:
     return total
 
 
-@kernel
+@allocating_kernel
 def identity(dim: int) -> FloatArray:
     """The identity matrix."""
     out = np.zeros((dim, dim))

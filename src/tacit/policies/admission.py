@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
-from tacit._compile import kernel, machine_code
+from tacit._compile import entry
+from tacit._compile.kinds import INTEGER, array_kind
 from tacit.errors import InvalidInput
 from tacit.linalg.solve import dot
 from tacit.policies.setting import Setting
@@ -26,7 +26,7 @@ _NORM_TOLERANCE = 1e-6
 _LARGEST_SQUARE = (1.0 + _NORM_TOLERANCE) ** 2
 
 
-@kernel
+@entry
 def first_refused(contexts: FloatArray, start: int) -> int:
     """The first user from ``start`` on who has an arm that is not finite or too long; the number of users if none."""
     for user in range(start, contexts.shape[0]):
@@ -36,10 +36,15 @@ def first_refused(contexts: FloatArray, start: int) -> int:
     return int(contexts.shape[0])
 
 
-def _first_check(contexts: FloatArray, start: int) -> int:
-    """Replaces itself by `first_refused` as machine code: no look at types, which every call of a kernel takes."""
+def _bind() -> None:
+    """Take the best form of the check that there is, without the look at types that other calls take."""
     global _check
-    _check = machine_code(first_refused, (numba.float64[:, :, ::1], numba.int64))
+    _check = first_refused.bound((array_kind(3), INTEGER), _bind)
+
+
+def _first_check(contexts: FloatArray, start: int) -> int:
+    """Replaces itself by the check: nothing is compiled or loaded before there is something to look at."""
+    _bind()
     return _check(contexts, start)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from tacit._compile import kernel
+from tacit._compile import inlined_kernel
 from tacit.linalg.solve import dot
 from tacit.typing import FloatArray
 
 
-@kernel
+@inlined_kernel
 def remember_arm(contexts: FloatArray, arm: int, memo: FloatArray) -> None:
     """Copy the arm's features to the front of ``memo``, scaled into the unit ball.
 

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacit._compile import explained
 from tacit.errors import InvalidInput
 from tacit.glm.link_names import LINK_NAMES
 from tacit.policies.admission import admit_contexts, admit_reward, admit_rewards, admit_rounds, admit_users
@@ -21,7 +20,7 @@ from tacit.policies.one_life import ALIVE, OneLife
 from tacit.policies.publisher import DIRECT, Publisher
 from tacit.policies.replay import ReplayingPublisher, apply_entry
 from tacit.policies.setting import Setting, make_setting
-from tacit.policies.steps import BoundSteps, Rounds, absorb, bind_steps, play
+from tacit.policies.steps import BoundSteps, bind_steps, run, take_in
 from tacit.policies.storable import Storable
 from tacit.privacy.randomness import Randomness
 from tacit.privacy.report import Model, PrivacyReport, no_privacy
@@ -29,7 +28,7 @@ from tacit.typing import FloatArray, IntArray
 
 NO_END = 1 << 30
 """Ticks of a span that nothing ends."""
-_NOTHING, _NO_COINS = np.zeros(0), np.zeros((1, 0))
+_NOTHING, _NO_COINS, _NO_REWARDS = np.zeros((1, 0)), np.zeros((1, 0)), np.zeros((0, 0))
 
 
 class Span(NamedTuple):
@@ -226,14 +225,14 @@ class Policy(Storable, ABC):
         bound = self._bound
         if bound is None or bound.state is not self.state:
             bound = self._steps()
-        while flag := bound.decide(self.state, ticked, contexts, noise, coins, memos, arms):
+        while flag := bound.run(self.state, ticked, contexts, _NO_REWARDS, noise, coins, memos, arms)[1]:
             self._on_event(flag)
             bound, ticked = self._steps(), True
         return arms, memos
 
     def _tick_in_the_open(self, noise: FloatArray) -> None:
         """A tick whose release passes through the publisher, and what it asks for."""
-        flag = absorb(self.state, self._close(noise))
+        flag = take_in(self.state, self._close(noise[0]))
         if flag:
             self._on_event(flag)
 
@@ -285,13 +284,16 @@ class Policy(Storable, ABC):
         return arms
 
     def _play_span(self, span: Span, contexts: FloatArray, rewards: FloatArray, arms: IntArray) -> None:
-        count, memo, size = arms.size, np.empty(self.memo_size), span.noise_size
+        count, memo, size = arms.size, np.empty((1, self.memo_size)), span.noise_size
         noise = self.randomness.ticks.gaussian(span.noise_scale, (count, size)) if size else np.zeros((count, 0))
-        rounds = Rounds(contexts, rewards, noise, self.randomness.coins.random((count, self.coin_count)))
-        position, ticked = 0, False
-        while position < count:
-            with explained():
-                position, flag = play(self.state, position, ticked, rounds, memo, arms)
+        coins = self.randomness.coins.random((count, self.coin_count))
+        start, ticked = 0, False
+        while start < count:
+            left = slice(start, count)
+            done, flag = run.now(
+                self.state, ticked, contexts[left], rewards[left], noise[left], coins[left], memo, arms[left]
+            )
+            start += done
             if ticked := flag != 0:
                 self._on_event(flag)
 
@@ -318,8 +320,12 @@ class Policy(Storable, ABC):
         """The steps of the present state, bound anew when an event or a restore replaced it."""
         bound = self._bound
         if bound is None or bound.state is not self.state:
-            bound = self._bound = bind_steps(self.state)
+            bound = self._bound = bind_steps(self.state, self._unbind)
         return bound
+
+    def _unbind(self) -> None:
+        """A better form of the steps has become ready."""
+        self._bound = None
 
     def _draw(self, users: int) -> tuple[FloatArray, FloatArray]:
         """Noise of the next tick, in a span that has begun, and coins of its users."""
@@ -327,7 +333,7 @@ class Policy(Storable, ABC):
             self._ticks_left, self._noise_size, self._noise_scale = self._next_span()
         self._ticks_left -= 1
         size, count = self._noise_size, self.coin_count
-        noise = self.randomness.ticks.gaussian(self._noise_scale, size) if size else _NOTHING
+        noise = self.randomness.ticks.gaussian(self._noise_scale, (1, size)) if size else _NOTHING
         if count:
             return noise, self.randomness.coins.random((users, count))
         return noise, _NO_COINS if users == 1 else np.zeros((users, 0))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tacit.privacy.continual import Stream, close_leaf
+from tacit.privacy.continual import Stream, close_leaf_from_python
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import FloatArray
@@ -21,7 +21,7 @@ class Publisher:
 
     def leaf(self, stream: Stream, noise: FloatArray) -> bool:
         """Close the open leaf of a stream and release its prefix sum; False when no leaves are left."""
-        return close_leaf(stream, noise)
+        return close_leaf_from_python(stream, noise)
 
     def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:
         """Release a sum (``kind`` says of what) with noise of standard deviation ``sd``."""

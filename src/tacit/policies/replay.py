@@ -12,7 +12,7 @@ from tacit.errors import CorruptState
 from tacit.policies.admission import admit_reward
 from tacit.policies.log import Decided, Entry, Released, Rewarded, Values
 from tacit.policies.publisher import Publisher
-from tacit.privacy.continual import Stream, close_leaf, replay_leaf
+from tacit.privacy.continual import Stream, close_leaf_from_python, replay_leaf
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import FloatArray
@@ -48,7 +48,7 @@ class ReplayingPublisher(Publisher):
         if not values:
             if stream.closed[()] < stream.leaves[()]:  # closed without noise, the leaf would show its raw sum
                 raise CorruptState("the log has a leaf without a release, though the stream has leaves left")
-            return close_leaf(stream, noise)
+            return close_leaf_from_python(stream, noise)
         replay_leaf(stream, values["released"])
         return True
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import inlined_kernel
 from tacit.glm.rows import RowBuffer
-from tacit.linalg.vectors import copy_into
 from tacit.policies.policy import Policy
 from tacit.typing import FloatArray, count
 
@@ -22,19 +21,20 @@ GROW = 1 << 20
 FIRST_CAPACITY = 1024
 
 
-@kernel
+@inlined_kernel
 def append_row(rows: RowBuffer, x: FloatArray, reward: float, mark: int) -> None:
     """Append a row (the first d entries of ``x``) whose mask is ``mark``; there must be room for it."""
     position = rows.held[()]
     if position >= rows.rewards.shape[0]:
         raise IndexError("the row buffer is full: a policy that keeps rows enlarges it before the next reward")
-    copy_into(x[: rows.features.shape[1]], rows.features[position])
+    for i in range(rows.features.shape[1]):
+        rows.features[position, i] = x[i]
     rows.rewards[position] = reward
     rows.mask[position] = mark
     rows.held[()] = position + 1
 
 
-@kernel
+@inlined_kernel
 def grow_flag(rows: RowBuffer) -> int:
     """``GROW`` when the next row would not fit, else 0."""
     return GROW if rows.held[()] >= rows.rewards.shape[0] else 0

@@ -14,8 +14,8 @@ Fields of a state that depend on rows other than through releases are annotated 
 `tacit.policies.state`.
 
 Randomness arrives as arrays: the kernels are pure functions of their arguments, so that a run can be replayed
-with its noise frozen.  ``play`` is compiled once for each state type; library, simulator and service
-all run these same kernels, interpreted where compilation is switched off (`tacit._compile`).
+with its noise frozen.  `run` is compiled once for each state type; library, simulator and service all run these same
+kernels, interpreted until their compiled form is there (`tacit._compile`).
 """
 
 from __future__ import annotations
@@ -23,31 +23,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numba
-from numba.extending import overload
-
-from tacit._compile import COMPILES, generic_kernel, machine_code
+from tacit._compile import Entry, as_entry, generic_entry, generic_kernel, kernel
+from tacit._compile.kinds import FLOAT, TRUTH, array_kind, kind_of
 from tacit.errors import TacitError
 from tacit.privacy.continual import close_leaf
 from tacit.typing import FloatArray, IntArray
 
 
-class Rounds(NamedTuple):
-    """Rounds to be played, with all the randomness that they need; the first axis of each array is the round."""
-
-    contexts: FloatArray
-    rewards: FloatArray
-    """What each arm would earn; only the chosen arm's is read."""
-    noise: FloatArray
-    coins: FloatArray
-
-
 class Steps(NamedTuple):
-    """The compiled kernels of a policy; ``close`` is None where a tick draws no noise."""
+    """The kernels of a policy; ``close`` is None where a tick draws no noise."""
 
     advance: Callable[..., int]
     choose: Callable[..., int]
-    learn: Callable[..., None]
+    learn: Entry[..., None]
     close: Callable[..., bool] | None
 
 
@@ -62,7 +50,7 @@ def register_steps(
     close: Callable[..., bool] | None = None,
 ) -> None:
     """Say which kernels drive states of ``state_type``."""
-    _STEPS[state_type] = Steps(advance, choose, learn, close)
+    _STEPS[state_type] = Steps(advance, choose, as_entry(learn), close)
 
 
 @generic_kernel
@@ -87,10 +75,10 @@ def closes_a_stream(state_type: type) -> bool:
     return steps_of(state_type).close is close_stream
 
 
-def advance(state: Any, noise: FloatArray) -> int:
-    """A tick: ``close`` and ``advance`` of the state; inside kernels they are resolved by the state's type."""
-    steps = steps_of(type(state))
-    return absorb(state, True if steps.close is None else steps.close(state, noise))
+def close(state: Any, noise: FloatArray) -> bool:
+    """The first half of a tick, the release; inside kernels it is resolved by the state's type, as all steps are."""
+    step = steps_of(type(state)).close
+    return True if step is None else step(state, noise)
 
 
 def absorb(state: Any, fresh: bool) -> int:
@@ -105,104 +93,92 @@ def choose(state: Any, contexts: FloatArray, coins: FloatArray, memo: FloatArray
 
 def learn(state: Any, memo: FloatArray, reward: float) -> None:
     """Generic ``learn``; inside kernels it is resolved by the state's type."""
-    steps_of(type(state)).learn(state, memo, reward)
+    steps_of(type(state)).learn.function(state, memo, reward)
 
 
-@overload(advance)
-def _compiled_advance(state: Any, noise: Any) -> Callable[..., int]:
-    steps = steps_of(state.instance_class)
-    step, close = steps.advance, steps.close
-    if close is None:
-
-        def without_noise(state: Any, noise: Any) -> int:
-            return step(state, True)
-
-        return without_noise
-
-    def implementation(state: Any, noise: Any) -> int:
-        return step(state, close(state, noise))
-
-    return implementation
+@kernel
+def _nothing_to_close(state: Any, noise: FloatArray) -> bool:
+    return True
 
 
-@overload(choose)
-def _compiled_choose(state: Any, contexts: Any, coins: Any, memo: Any) -> Callable[..., int]:
-    step = steps_of(state.instance_class).choose
-
-    def implementation(state: Any, contexts: Any, coins: Any, memo: Any) -> int:
-        return step(state, contexts, coins, memo)
-
-    return implementation
-
-
-@overload(learn)
-def _compiled_learn(state: Any, memo: Any, reward: Any) -> Callable[..., None]:
-    step = steps_of(state.instance_class).learn
-
-    def implementation(state: Any, memo: Any, reward: Any) -> None:
-        step(state, memo, reward)
-
-    return implementation
+def _steps_by_name(state_type: type) -> dict[str, Callable[..., Any]]:
+    """What the generic steps stand for where kernels are compiled for one type of state."""
+    steps = steps_of(state_type)
+    return {
+        "close": steps.close or _nothing_to_close,
+        "absorb": steps.advance,
+        "choose": steps.choose,
+        "learn": steps.learn.function,
+    }
 
 
-@generic_kernel
-def decide(
+@generic_entry(_steps_by_name)
+def take_in(state: Any, fresh: bool) -> int:
+    """The second half of a tick whose release was made outside of kernels."""
+    return absorb(state, fresh)
+
+
+@generic_entry(_steps_by_name)
+def pick(state: Any, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
+    """A choice alone, without a tick before it: for whoever looks at a policy from outside."""
+    return choose(state, contexts, coins, memo)
+
+
+@generic_entry(_steps_by_name)
+def run(
     state: Any,
     ticked: bool,
     contexts: FloatArray,
+    rewards: FloatArray,
     noise: FloatArray,
     coins: FloatArray,
     memos: FloatArray,
     arms: IntArray,
-) -> int:
-    """One tick for all users, unless the clock has ``ticked`` already, then a choice for each: 0, and their ``arms``.
+) -> tuple[int, int]:
+    """Decide for all users: the one loop behind `select`, `select_batch` and `play`.
 
-    Otherwise the event that must happen first; the call that follows it has ``ticked`` set.
+    Without ``rewards`` there is one tick for all users together, unless the clock has ``ticked`` already, and a choice
+    for each.  With them each user is a round: a tick, a choice, and what the chosen arm earns is learned from at once.
+    Lines of ``noise`` belong to ticks, all others to users; a single line of ``memos`` serves all rounds.
+
+    Returns how many were decided for, and the event that must happen before the next one; 0 at the end.
     """
-    if not ticked:
-        flag = advance(state, noise)
-        if flag != 0:
-            return flag
-    for user in range(contexts.shape[0]):
-        arms[user] = choose(state, contexts[user], coins[user], memos[user])
-    return 0
-
-
-@generic_kernel
-def play(state: Any, start: int, ticked: bool, rounds: Rounds, memo: FloatArray, arms: IntArray) -> tuple[int, int]:
-    """Play from round ``start`` on; the clock may have ``ticked`` for that round already.
-
-    Returns the next round and the event that it asks for, or the number of rounds and 0.
-    """
-    count = arms.shape[0]
-    for t in range(start, count):
-        if not (ticked and t == start):
-            flag = advance(state, rounds.noise[t])
+    users, learns, ready = arms.shape[0], rewards.shape[0] > 0, ticked
+    for user in range(users):
+        if not ready:
+            flag = absorb(state, close(state, noise[user]))
             if flag != 0:
-                return t, flag
-        arm = choose(state, rounds.contexts[t], rounds.coins[t], memo)
-        arms[t] = arm
-        learn(state, memo, rounds.rewards[t, arm])
-    return count, 0
+                return user, flag
+        memo = memos[user if user < memos.shape[0] else 0]
+        arm = choose(state, contexts[user], coins[user], memo)
+        arms[user] = arm
+        if learns:
+            learn(state, memo, rewards[user, arm])
+        ready = not learns
+    return users, 0
 
 
 class BoundSteps(NamedTuple):
-    """Compiled steps for one state: machine code without the look at types that every call of a kernel takes."""
+    """The steps of one state, in the best form that there is, without the look at types that other calls take."""
 
     state: Any
-    decide: Callable[..., int]
+    run: Callable[..., tuple[int, int]]
     learn: Callable[..., None]
 
 
-def bind_steps(state: Any) -> BoundSteps:
+_VECTOR, _MATRIX, _BLOCK = map(array_kind, (1, 2, 3))
+_ARMS = array_kind(1, "<i8")
+
+
+def bind_steps(state: Any, changed: Callable[[], None]) -> BoundSteps:
     """The steps of ``state``; arrays passed to them must be contiguous and aligned, of float64 (arms: int64).
 
-    To look up the type of a state of 30 arrays costs more than to choose an arm: docs/decisions/0005-compiled-steps.md
+    To look up the type of a state of 30 arrays costs more than to choose an arm: docs/decisions/0005-compiled-steps.md.
+    ``changed`` is called when a better form has become ready, and they are to be bound anew.
     """
-    learner = steps_of(type(state)).learn
-    if not COMPILES:
-        return BoundSteps(state, decide, learner)
-    vector, matrix, block = (numba.types.Array(numba.float64, axes, "C") for axes in (1, 2, 3))
-    kind = numba.typeof(state)
-    types = (kind, numba.boolean, block, vector, matrix, matrix, numba.int64[::1])
-    return BoundSteps(state, machine_code(decide, types), machine_code(learner, (kind, vector, numba.float64)))
+    kind, learner = kind_of(state), steps_of(type(state)).learn
+    return BoundSteps(
+        state,
+        run.bound((kind, TRUTH, _BLOCK, _MATRIX, _MATRIX, _MATRIX, _MATRIX, _ARMS), changed),
+        learner.bound((kind, _VECTOR, FLOAT), changed),
+    )

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit._compile import inlined_kernel, kernel
+from tacit._compile import as_entry, entry, inlined_kernel
 from tacit._validate import positive, positive_or_inf
 from tacit.errors import InvalidInput, TacitError
 from tacit.linalg.packing import SQRT2
@@ -83,6 +83,9 @@ def close_leaf(stream: Stream, noise: FloatArray) -> bool:
     return bool(fresh)
 
 
+close_leaf_from_python = as_entry(close_leaf)
+
+
 def published(stream: Stream) -> FloatArray:
     """What the last leaf made public, and all that `replay_leaf` needs: the tree's newest node, or the prefix sum."""
     if stream.closed[()] == 0:
@@ -112,7 +115,7 @@ def replay_leaf(stream: Stream, release: FloatArray) -> FloatArray:
     grid = stream.constants.grid
     if grid > 0.0 and not (np.array_equal(exact + noise, values) and np.all(np.fmod(noise, grid) == 0.0)):
         raise InvalidInput(f"release must differ from the exact sum by multiples of {grid:g}, as exact noise does")
-    close_leaf(stream, noise)
+    close_leaf_from_python(stream, noise)
     if not _same_values(stream, published(stream), values):
         raise TacitError("closing a leaf published something else than its sum and its noise: a fault of the program")
     overwrite_release(stream.mechanism, int(stream.closed[()]), values, stream.released)
@@ -260,7 +263,7 @@ def start_epoch(stream: Stream, plan: ContinualRelease) -> None:
     _begin_epoch(stream, chosen.horizon, plan.noise_sd, chosen.decay, chosen.weight)
 
 
-@kernel
+@entry
 def _begin_epoch(stream: Stream, leaves: int, noise_sd: float, decay: FloatArray, weight: FloatArray) -> None:
     """One compiled call: an interruption finds either the old epoch, which is over, or the new one."""
     stream.carried_variance[()] = released_variance(stream)

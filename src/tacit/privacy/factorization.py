@@ -20,7 +20,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import allocating_entry
 from tacit._validate import integer_at_least
 from tacit.errors import InvalidInput
 from tacit.privacy._toeplitz_table import interpolated
@@ -118,7 +118,7 @@ def column_norm_squared(decay: FloatArray, weight: FloatArray, horizon: int) -> 
     return float(1.0 + np.sum(np.outer(weight, weight) * geometric))
 
 
-@kernel
+@allocating_entry
 def toeplitz_prefix_variance(decay: FloatArray, weight: FloatArray, leaves: int) -> FloatArray:
     """Squared row norms of B = A C^-1 after 0, 1, ..., ``leaves`` leaves, by the recursion's response to an impulse."""
     buffers = np.zeros(decay.shape[0])

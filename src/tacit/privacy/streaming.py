@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
-from tacit._compile import inlined_kernel
+from tacit._compile import inlined_kernel, resolved_by_type
 from tacit.privacy.factorization import BinaryTree, Factorization
 from tacit.typing import Count, FloatArray, Number, Secret, number
 
@@ -83,11 +82,9 @@ def restart(mechanism: Mechanism, released: FloatArray, decay: FloatArray, weigh
     _restart(mechanism, released, decay, weight)
 
 
-@inlined_kernel
-def coefficients(mechanism: Mechanism) -> tuple[FloatArray, FloatArray]:
-    """Decay and weight of the noise buffers; empty for the tree, which has none."""
-    decay, weight = _coefficients(mechanism)
-    return decay, weight
+def buffer_count(mechanism: Mechanism) -> int:
+    """How many noise buffers there are; the tree has none."""
+    return 0 if isinstance(mechanism, TreeNodes) else mechanism.decay.size
 
 
 def noisy_nodes(mechanism: Mechanism) -> FloatArray:
@@ -134,15 +131,15 @@ def _completed_level(closed: int) -> int:
 
 
 def _by_mechanism(for_tree: Callable[..., Any], for_buffers: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that is one of two by the type of its first argument; inside kernels it is resolved by numba."""
+    """A function that is one of two by the type of its first argument, inside of kernels too."""
 
     def chosen(mechanism: Mechanism, *arguments: Any) -> Any:
         return (for_tree if isinstance(mechanism, TreeNodes) else for_buffers)(mechanism, *arguments)
 
-    @overload(chosen, inline="always", strict=False)
-    def compiled(mechanism: Any, *arguments: Any) -> Callable[..., Any]:
+    def by_type(mechanism: Any, *arguments: Any) -> Callable[..., Any]:
         return for_tree if mechanism.instance_class is TreeNodes else for_buffers
 
+    resolved_by_type(chosen, by_type)
     return chosen
 
 
@@ -209,16 +206,22 @@ def _buffer_variance(buffers: NoiseBuffers, closed: int) -> float:
 
 
 def _restart_tree(tree: TreeNodes, released: FloatArray, decay: FloatArray, weight: FloatArray) -> None:
-    tree.carried[:] = released
-    tree.sums[:] = 0.0
-    tree.noisy[:] = 0.0
+    for i in range(released.shape[0]):
+        tree.carried[i] = released[i]
+        for level in range(tree.sums.shape[0]):
+            tree.sums[level, i] = 0.0
+            tree.noisy[level, i] = 0.0
 
 
 def _restart_buffers(buffers: NoiseBuffers, released: FloatArray, decay: FloatArray, weight: FloatArray) -> None:
-    buffers.noise[:] = 0.0
-    buffers.decay[:] = decay
-    buffers.weight[:] = weight
-    buffers.response[:] = 0.0
+    lines = decay.shape[0]
+    for j in range(lines):
+        buffers.decay[j] = decay[j]
+        buffers.weight[j] = weight[j]
+        buffers.response[j] = 0.0
+        for i in range(released.shape[0]):
+            buffers.noise[j, i] = 0.0
+    buffers.response[lines] = 0.0
     buffers.variance_factor[()] = 0.0
 
 
@@ -233,4 +236,8 @@ def _buffer_coefficients(buffers: NoiseBuffers) -> tuple[FloatArray, FloatArray]
 _release = _by_mechanism(_release_by_tree, _release_by_buffers)
 _variance_factor = _by_mechanism(_tree_variance, _buffer_variance)
 _restart = _by_mechanism(_restart_tree, _restart_buffers)
-_coefficients = _by_mechanism(_no_coefficients, _buffer_coefficients)
+coefficients = _by_mechanism(_no_coefficients, _buffer_coefficients)
+"""Decay and weight of the noise buffers of a mechanism; empty for the tree, which has none.
+
+No kernel of its own: Python is not handed arrays by kernels that count no references.
+"""

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tacit._compile import kernel
+from tacit._compile import allocating_entry, entry
 from tacit._validate import integer_at_least, positive
 from tacit.errors import InvalidInput
 from tacit.linalg.packing import add_packed_outer, packed_size, unpacked
@@ -150,7 +150,7 @@ def checked_rows(rows: FloatArray, dim: int) -> FloatArray:
     return array
 
 
-@kernel
+@allocating_entry
 def scaled_into_ball(rows: FloatArray, radius: float) -> FloatArray:
     """Each row divided by its norm over ``radius`` where that exceeds 1; no overflow at 1e300."""
     out = np.empty_like(rows)
@@ -161,7 +161,8 @@ def scaled_into_ball(rows: FloatArray, radius: float) -> FloatArray:
         total = 0.0
         if largest > 0.0:
             for j in range(rows.shape[1]):
-                total += (rows[i, j] / largest) ** 2
+                share = rows[i, j] / largest
+                total += share * share
         norm = largest * math.sqrt(total)
         scale = radius / norm if norm > radius else 1.0
         for j in range(rows.shape[1]):
@@ -169,7 +170,7 @@ def scaled_into_ball(rows: FloatArray, radius: float) -> FloatArray:
     return out
 
 
-@kernel
+@entry
 def _packed_outer_rows(rows: FloatArray, out: FloatArray) -> None:
     for i in range(rows.shape[0]):
         add_packed_outer(1.0, rows[i], out[i])

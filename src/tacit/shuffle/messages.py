@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import entry
 from tacit.errors import InvalidInput
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import ByteArray, FloatArray, IntArray
@@ -111,7 +111,7 @@ def decode_counts(protocol: SumProtocol, reports: ByteArray) -> IntArray:
     return counts
 
 
-@kernel
+@entry
 def _write_ones(counts: IntArray, widths: IntArray, payload: ByteArray) -> None:
     for i in range(counts.shape[0]):
         start = 0
@@ -121,7 +121,7 @@ def _write_ones(counts: IntArray, widths: IntArray, payload: ByteArray) -> None:
             start += widths[k]
 
 
-@kernel
+@entry
 def _count_ones(payload: ByteArray, widths: IntArray, counts: IntArray) -> None:
     for i in range(payload.shape[0]):
         start = 0

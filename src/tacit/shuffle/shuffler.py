@@ -6,13 +6,14 @@ so that what is dropped says nothing about honest users and does not bias the su
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit._compile import kernel
+from tacit._compile import allocating_entry, entry
 from tacit.errors import AlreadyReleased, BatchTooSmall
 from tacit.shuffle.messages import (
     ShuffledBits,
@@ -149,7 +150,7 @@ def could_be_honest(protocol: SumProtocol, counts: IntArray) -> BoolArray:
     return np.asarray(smallest <= protocol.domain.bound * (1.0 + 1e-9), dtype=np.bool_)
 
 
-@kernel
+@allocating_entry
 def _least_norms(low: IntArray, high: IntArray, lower: FloatArray, step: float) -> FloatArray:
     """Smallest norm of a vector between two corners, for each line."""
     out = np.empty(low.shape[0])
@@ -158,7 +159,7 @@ def _least_norms(low: IntArray, high: IntArray, lower: FloatArray, step: float) 
         for k in range(low.shape[1]):
             nearest = max(0.0, lower[k] + step * low[i, k], -(lower[k] + step * high[i, k]))
             total += nearest * nearest
-        out[i] = np.sqrt(total)
+        out[i] = math.sqrt(total)
     return out
 
 
@@ -194,7 +195,7 @@ def _independent_bits(length: int, level: int, rng: np.random.Generator) -> Word
     return words
 
 
-@kernel
+@entry
 def _flip(words: WordArray, places: IntArray, surplus: int) -> int:
     """Clear ones (or set zeros, when ``surplus`` is negative) at these places until the surplus is gone."""
     for place in places:

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import entry
 from tacit.errors import BatchTooSmall
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
@@ -40,7 +40,7 @@ def sample_sum(protocol: SumProtocol, rows: FloatArray, rng: np.random.Generator
     return Aggregate(protocol, protocol.debiased(ones, users), users)
 
 
-@kernel
+@entry
 def _add_rounded(
     values: FloatArray, uniforms: FloatArray, lower: FloatArray, step: float, levels: IntArray, ones: IntArray
 ) -> None:

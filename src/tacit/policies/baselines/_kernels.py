@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacit._compile import generic_kernel, kernel
+from tacit._compile import allocating_kernel, generic_kernel, inlined_kernel, kernel
 from tacit.glm.likelihood import CONVERGED, Limits, Objective, fit_kernel
 from tacit.glm.links import mean
 from tacit.glm.rows import ALL_ROWS, RowBuffer, Selection
@@ -41,7 +41,7 @@ def idle_tick(state: Any, fresh: bool) -> int:
     return 0
 
 
-@kernel
+@inlined_kernel
 def optimistic_arm(contexts: FloatArray, theta: FloatArray, inverse: FloatArray, radius: float) -> int:
     """The arm of the largest ``<x, theta> + radius * ||x||_inverse``: the best over an ellipsoid around theta."""
     best, chosen = -math.inf, 0
@@ -75,7 +75,7 @@ def optimistic_mean_arm(link: int, contexts: FloatArray, theta: FloatArray, inve
     return chosen
 
 
-@kernel
+@allocating_kernel
 def rule_out(
     contexts: FloatArray, theta: FloatArray, inverse: FloatArray, width: float, alive: npt.NDArray[np.bool_]
 ) -> None:
@@ -94,7 +94,7 @@ def rule_out(
             alive[k] = False
 
 
-@kernel
+@allocating_kernel
 def add_to_inverse(inverse: FloatArray, x: FloatArray, weight: float) -> float:
     """Turn the inverse of A into that of A + weight x x' (Sherman-Morrison); returns ``weight * ||x||^2_inverse``.
 
@@ -144,7 +144,7 @@ def move_into_ball(theta: FloatArray, radius: float, metric: FloatArray) -> None
         project_ball(theta, radius)
 
 
-@kernel
+@inlined_kernel
 def refit_due(count: int, fitted: Count, growth: float) -> bool:
     """Whether the rows have grown by the fraction ``growth`` (at least one) since the last fit; records that one
     begins.
@@ -158,7 +158,7 @@ def refit_due(count: int, fitted: Count, growth: float) -> bool:
     return True
 
 
-@kernel
+@inlined_kernel
 def refit(
     link: int,
     rows: RowBuffer,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import allocating_kernel
 from tacit._validate import nonnegative, positive, probability
 from tacit.linalg.projection import project_ball
 from tacit.linalg.solve import cholesky, invert_cholesky, solve_cholesky
@@ -69,7 +69,7 @@ def linear_constants(setting: Setting, config: LinearConfig) -> LinearConstants:
     )
 
 
-@kernel
+@allocating_kernel
 def solve_noisy(sums: NoisySums, constants: LinearConstants, theta: FloatArray, inverse: FloatArray) -> float:
     """Write the estimate and the inverse of its matrix to ``theta`` and ``inverse``; returns the radius.
 

@@ -20,7 +20,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import allocating_kernel, kernel
 from tacit._validate import positive
 from tacit.design.g_optimal import g_optimal_design
 from tacit.glm.links import derivative
@@ -93,7 +93,7 @@ def _row_weight(constants: BatchConstants, theta_w: FloatArray, inverse_w: Float
     return derivative(constants.link, dot(x, theta_w)) * shrink
 
 
-@kernel
+@allocating_kernel
 def _finish_batch(state: BatchState) -> None:
     constants, batch, dim = state.constants, state.finished[()], state.thetas.shape[1]
     rows, hessian = state.rows, np.zeros((dim, dim))
@@ -120,7 +120,7 @@ def _advance(state: BatchState, fresh: bool) -> int:
     return grow_flag(state.rows)
 
 
-@kernel
+@allocating_kernel
 def _survivors(state: BatchState, contexts: FloatArray) -> IntArray:
     """Arms that no finished batch rules out; each batch judges those that the ones before it left."""
     alive = np.ones(contexts.shape[0], dtype=np.bool_)
@@ -135,7 +135,7 @@ def _survivors(state: BatchState, contexts: FloatArray) -> IntArray:
     return arms[:left]
 
 
-@kernel
+@allocating_kernel
 def _scaled(state: BatchState, contexts: FloatArray, arms: IntArray) -> FloatArray:
     """The features of ``arms`` as the design sees them: after the first batch, scaled by the root of their weight."""
     out = np.empty((arms.shape[0], contexts.shape[1]))
@@ -148,7 +148,7 @@ def _scaled(state: BatchState, contexts: FloatArray, arms: IntArray) -> FloatArr
     return out
 
 
-@kernel
+@allocating_kernel
 def _choose(state: BatchState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
     arms = _survivors(state, contexts)
     weights = np.empty(arms.shape[0])

@@ -30,7 +30,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import allocating_kernel, kernel
 from tacit._validate import positive
 from tacit.glm.links import LOGISTIC, antiderivative, derivative, mean
 from tacit.linalg.projection import project_ball
@@ -124,7 +124,7 @@ def _move_along(z: float, spread: float, pull: float, trials: float, hits: float
     return s
 
 
-@kernel
+@allocating_kernel
 def online_step(
     start: Estimate, theta_bound: float, x: FloatArray, trials: float, hits: float, out: FloatArray
 ) -> bool:
@@ -142,7 +142,7 @@ def online_step(
     return norm(out) <= theta_bound or _constrained_step(start, theta_bound, x, trials, hits, out)
 
 
-@kernel
+@allocating_kernel
 def _constrained_step(
     start: Estimate, theta_bound: float, x: FloatArray, trials: float, hits: float, out: FloatArray
 ) -> bool:
@@ -186,7 +186,8 @@ def squared_radius(state: EcologState) -> float:
     constants, theta_bound, m = state.constants, state.constants.theta_bound, state.constants.martingale_ridge
     spread = math.sqrt(1.0 + state.rewards[()] / (4.0 * m))
     gamma = 0.5 * math.sqrt(m) + 2.0 / math.sqrt(m) * math.log(2.0 * spread / constants.failure_probability)
-    bound = constants.ridge * theta_bound**2 + ((1.0 + theta_bound) * gamma) ** 2 + 4.0 * theta_bound**2 * m
+    squared, stretched = theta_bound * theta_bound, (1.0 + theta_bound) * gamma
+    bound = constants.ridge * squared + stretched * stretched + 4.0 * squared * m
     return max(0.0, bound + state.radius_from_data[()])
 
 
@@ -196,7 +197,7 @@ def _choose(state: EcologState, contexts: FloatArray, coins: FloatArray, memo: F
     return choose_optimistic(contexts, state.theta, state.inverse, radius, memo)
 
 
-@kernel
+@allocating_kernel
 def _learn(state: EcologState, memo: FloatArray, reward: float) -> None:
     dim, theta_bound = memo.shape[0], state.constants.theta_bound
     middle, moved, step = np.empty(dim), np.empty(dim), np.empty(dim)

@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import allocating_kernel, kernel
 from tacit.glm.links import mean
 from tacit.linalg.solve import dot, quadratic_form
 from tacit.linalg.vectors import multiply
@@ -84,7 +84,8 @@ def squared_radius(state: GlocState) -> float:
     constants, bound = state.constants, state.regret_bound[()]
     convexity, failure = constants.convexity, constants.failure_probability
     ratio = constants.deviation / convexity
-    inside = 1.0 + 2.0 * bound / convexity + 4.0 * (ratio / failure) ** 2 * ratio * ratio
+    rare = ratio / failure
+    inside = 1.0 + 2.0 * bound / convexity + 4.0 * (rare * rare) * ratio * ratio
     alpha = 1.0 + 4.0 * bound / convexity + 8.0 * ratio * ratio * math.log(2.0 * math.sqrt(inside) / failure)
     saved = state.squares[()] - dot(state.center, state.moment)
     return max(0.0, alpha + constants.ridge * constants.theta_bound * constants.theta_bound - saved)
@@ -96,7 +97,7 @@ def _choose(state: GlocState, contexts: FloatArray, coins: FloatArray, memo: Flo
     return choose_optimistic(contexts, state.center, state.inverse, radius, memo)
 
 
-@kernel
+@allocating_kernel
 def _learn(state: GlocState, memo: FloatArray, reward: float) -> None:
     theta, convexity = state.theta, state.constants.convexity
     z = dot(memo, theta)

@@ -21,7 +21,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import allocating_kernel, kernel
 from tacit._validate import positive
 from tacit.linalg.packing import packed_size, unpack
 from tacit.policies.arms import remember_arm
@@ -93,7 +93,7 @@ class JointLinState(NamedTuple):
     constants: JointLinConstants
 
 
-@kernel
+@allocating_kernel
 def _solve(state: JointLinState) -> None:
     dim, weight = state.theta.shape[0], state.constants.reward_weight
     size = dim * (dim + 1) // 2

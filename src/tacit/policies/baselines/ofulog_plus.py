@@ -19,7 +19,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import allocating_kernel, kernel
 from tacit.glm.links import LOGISTIC, derivative
 from tacit.glm.rows import ALL_ROWS
 from tacit.linalg.solve import dot
@@ -87,7 +87,7 @@ def squared_radius(state: OfulogState) -> float:
     return float(2.0 * (1.0 + theta_bound) * (1.0 + level))
 
 
-@kernel
+@allocating_kernel
 def _invert_hessian(state: OfulogState) -> None:
     dim = state.theta.shape[0]
     hessian = np.zeros((dim, dim))

@@ -21,7 +21,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import allocating_kernel, inlined_kernel, kernel
 from tacit._validate import positive, real
 from tacit.errors import InvalidInput
 from tacit.glm.links import derivative
@@ -123,7 +123,15 @@ class RsState(NamedTuple):
     constants: RsConstants
 
 
-@kernel
+class Estimate(NamedTuple):
+    """An estimate and the confidence set around it: the inverse of its matrix, and its width."""
+
+    theta: FloatArray
+    inverse: FloatArray
+    width: float
+
+
+@inlined_kernel
 def log_term(state: RsState) -> float:
     """log(T / delta); t stands for an unknown T."""
     constants = state.constants
@@ -146,7 +154,7 @@ def _advance(state: RsState, fresh: bool) -> int:
     return grow_flag(state.rows)
 
 
-@kernel
+@inlined_kernel
 def _least_known(state: RsState, contexts: FloatArray) -> int:
     """The arm that criterion I plays, or -1."""
     worst, arm = 1.0 / (state.constants.trigger * log_term(state)), -1
@@ -157,18 +165,16 @@ def _least_known(state: RsState, contexts: FloatArray) -> int:
     return arm
 
 
-@kernel
-def _optimistic(state: RsState, contexts: FloatArray) -> int:
+@allocating_kernel
+def _optimistic(contexts: FloatArray, explored: Estimate, switched: Estimate) -> int:
     """The best upper bound among arms that theta_o leaves in the race."""
-    root = math.sqrt(log_term(state))
-    outer, inner = state.constants.explored_width * root, state.constants.switched_width * root
     alive = np.ones(contexts.shape[0], dtype=np.bool_)
-    rule_out(contexts, state.theta_explored, state.explored_inverse, outer, alive)
+    rule_out(contexts, explored.theta, explored.inverse, explored.width, alive)
     best, arm = -math.inf, 0
     for k in range(contexts.shape[0]):
         if alive[k]:
-            spread = math.sqrt(max(0.0, quadratic_form(state.switched_inverse, contexts[k])))
-            index = dot(contexts[k], state.theta) + inner * spread
+            spread = math.sqrt(max(0.0, quadratic_form(switched.inverse, contexts[k])))
+            index = dot(contexts[k], switched.theta) + switched.width * spread
             if index > best:
                 best, arm = index, k
     return arm
@@ -179,7 +185,10 @@ def _choose(state: RsState, contexts: FloatArray, coins: FloatArray, memo: Float
     arm = _least_known(state, contexts)
     memo[MARK] = EXPLORED if arm >= 0 else 0
     if arm < 0:
-        arm = _optimistic(state, contexts)
+        root = math.sqrt(log_term(state))
+        outer, inner = state.constants.explored_width * root, state.constants.switched_width * root
+        explored = Estimate(state.theta_explored, state.explored_inverse, outer)
+        arm = _optimistic(contexts, explored, Estimate(state.theta, state.switched_inverse, inner))
     remember_arm(contexts, arm, memo)
     return arm
 
@@ -190,11 +199,10 @@ def _learn(state: RsState, memo: FloatArray, reward: float) -> None:
     if memo[MARK] == EXPLORED:
         add_to_inverse(state.explored_inverse, x, 1.0)
         state.explored[()] += 1
-        append_row(state.rows, x, reward, EXPLORED)
-        return
-    weight = derivative(state.constants.link, dot(x, state.theta_explored)) / math.e
-    state.growth[()] += math.log1p(add_to_inverse(state.current_inverse, x, weight))
-    append_row(state.rows, x, reward, 0)
+    else:
+        weight = derivative(state.constants.link, dot(x, state.theta_explored)) / math.e
+        state.growth[()] += math.log1p(add_to_inverse(state.current_inverse, x, weight))
+    append_row(state.rows, x, reward, int(memo[MARK]))
 
 
 register_steps(RsState, _advance, _choose, _learn)

@@ -24,7 +24,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import as_entry, kernel
 from tacit.errors import InvalidInput
 from tacit.policies.arms import remember_arm
 from tacit.policies.baselines._kernels import optimistic_arm
@@ -52,6 +52,7 @@ from tacit.shuffle.planning import BatchPlan, Request, plan_batch
 from tacit.typing import Count, FloatArray, Number, Secret, count, number
 
 _BATCH_WITHOUT_HORIZON = 512
+_solve = as_entry(solve_noisy)
 
 
 @configuration
@@ -184,4 +185,4 @@ class ShuffleLinUcb(BatchPolicy):
             float(state.users[()]),
         )
         constants = linear_constants(self.setting, self.config)
-        state.radius[()] = solve_noisy(released, constants, state.theta, state.inverse)
+        state.radius[()] = _solve(released, constants, state.theta, state.inverse)

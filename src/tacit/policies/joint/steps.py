@@ -103,7 +103,8 @@ def _advance(state: JointState, fresh: bool) -> int:
         exploit.design[i, i] += constants.weight_max * ridge
     _invert_with_more_ridge(explore.design, ridge, state.coverage, state.work)
     if constants.paper_sets:
-        copy_into(state.coverage, explore.spread)
+        for i in range(state.coverage.shape[0]):
+            copy_into(state.coverage[i], explore.spread[i])
     if constants.literal:
         # The paper's line 9, kept for comparison: refreshes when somebody's own round explored, which others can see.
         if state.explored[()] > 0:
@@ -122,7 +123,7 @@ def _ridge(state: JointState) -> float:
     return max(state.constants.ridge, float(state.ridge_noise[()]) * noise)
 
 
-@kernel
+@inlined_kernel
 def _invert_with_more_ridge(matrix: FloatArray, ridge: float, inverse: FloatArray, factor: FloatArray) -> None:
     """Invert, doubling the ridge until the noisy matrix is positive definite: post-processing of a release."""
     extra = ridge
@@ -188,13 +189,11 @@ def _learn(state: JointState, memo: FloatArray, reward: float) -> None:
     dim = state.coverage.shape[0]
     x = memo[:dim]
     half = state.stream.released.shape[0] // 2
-    if memo[dim + EXPLORES] > 0.0:
-        contribute_outer(state.stream, 0, 1.0, x)
-        append_row(state.rows, x, reward, EXPLORED)
+    explores = memo[dim + EXPLORES] > 0.0
+    contribute_outer(state.stream, 0 if explores else half, 1.0 if explores else memo[dim + WEIGHT], x)
+    append_row(state.rows, x, reward, EXPLORED if explores else EXPLOITED)
+    if explores:
         state.explored[()] = 1
-    else:
-        contribute_outer(state.stream, half, memo[dim + WEIGHT], x)
-        append_row(state.rows, x, reward, EXPLOITED)
 
 
 register_steps(JointState, _advance, _choose, _learn, close_stream)

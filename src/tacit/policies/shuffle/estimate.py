@@ -9,12 +9,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import as_entry, entry
 from tacit.glm.links import Link
-from tacit.linalg.projection import project_ball_metric
+from tacit.linalg.projection import make_ball, project_ellipsoid_metric
 from tacit.linalg.solve import dot, quadratic_form
 from tacit.policies.shuffle.steps import averaged_derivative, averaged_mean
 from tacit.typing import FloatArray
+
+_project = as_entry(project_ellipsoid_metric)
 
 _RADIUS_STEPS: Final = 64
 """Radii are rounded up to multiples of R / 64, so that few different messages have to be calibrated."""
@@ -64,7 +66,7 @@ class Belief(NamedTuple):
     spread: FloatArray
 
 
-@kernel
+@entry
 def fill_contributions(
     link: int,
     features: FloatArray,
@@ -117,5 +119,5 @@ def updated(
     precision = 0.5 * (precision + precision.T)
     spread = np.linalg.inv(precision)
     theta = belief.theta + spread @ ((basis * gain) @ (basis.T @ score))
-    project_ball_metric(theta, theta_bound, precision)
+    _project(theta, make_ball(theta.size, theta_bound), precision)
     return Belief(theta, 0.5 * (spread + spread.T))

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import entry
 from tacit.glm.links import mean
 from tacit.linalg.solve import dot
 from tacit.policies.batch_policy import Sums
@@ -124,7 +124,7 @@ class PaperDescent:
         return min(self.max_rounds, paper_rounds(users, self.setting.dim, budget.epsilon, budget.delta))
 
 
-@kernel
+@entry
 def _fill_gradients(link: int, features: FloatArray, rewards: FloatArray, theta: FloatArray, out: FloatArray) -> None:
     """Per user (mu(<x, theta>) - r) x."""
     for i in range(rewards.shape[0]):

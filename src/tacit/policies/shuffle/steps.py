@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import allocating_kernel, inlined_kernel, kernel
 from tacit.design.g_optimal import g_optimal_design
 from tacit.glm.links import derivative, mean
 from tacit.linalg.solve import dot, quadratic_form
@@ -60,7 +60,7 @@ class ShuffleState(NamedTuple):
     constants: ShuffleConstants
 
 
-@kernel
+@inlined_kernel
 def estimate_count(state: ShuffleState) -> int:
     """Estimates so far; the newest is the line of this number."""
     return len(state.theta) - 1
@@ -85,7 +85,7 @@ def averaged_derivative(link: int, z: float, sd: float) -> float:
     return (derivative(link, z - step) + 4.0 * derivative(link, z) + derivative(link, z + step)) / 6.0
 
 
-@kernel
+@inlined_kernel
 def arm_weight(state: ShuffleState, x: FloatArray) -> float:
     """Squared scale of an arm (eqs. arm_scaling, beta_def), never above its public maximum.
 
@@ -104,11 +104,13 @@ def arm_weight(state: ShuffleState, x: FloatArray) -> float:
     return float(min(weight, constants.weight_max))
 
 
-@kernel
+@allocating_kernel
 def surviving_arms(state: ShuffleState, contexts: FloatArray) -> IntArray:
     """Arms that no earlier batch eliminates: UCB_j(x) >= max_y LCB_j(y) for every j (eqs. ucb_def, lcb_def)."""
-    alive, newest = np.arange(contexts.shape[0]), estimate_count(state)
+    alive, newest = np.empty(contexts.shape[0], dtype=np.int64), estimate_count(state)
     widths, scores = np.empty(contexts.shape[0]), np.empty(contexts.shape[0])
+    for arm in range(contexts.shape[0]):
+        alive[arm] = arm
     for j in range(1, newest + 1):
         gamma = state.constants.gamma_newest if j == newest else state.constants.gamma
         lower = -np.inf
@@ -125,7 +127,7 @@ def surviving_arms(state: ShuffleState, contexts: FloatArray) -> IntArray:
     return alive
 
 
-@kernel
+@allocating_kernel
 def _choose(state: ShuffleState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
     alive = surviving_arms(state, contexts)
     arm = alive[0]
@@ -136,7 +138,7 @@ def _choose(state: ShuffleState, contexts: FloatArray, coins: FloatArray, memo: 
     return int(arm)
 
 
-@kernel
+@inlined_kernel
 def _sample_design(state: ShuffleState, contexts: FloatArray, alive: IntArray, coin: float) -> int:
     """Position of an arm drawn from the G-optimal design over the scaled survivors (line g_opt_sampling_glm)."""
     dim = contexts.shape[1]

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import inlined_kernel, kernel
 from tacit.typing import FloatArray
 
 MEAN = 0
@@ -66,7 +66,7 @@ def make_filter(size: int, buffers: int, row_norm: float, fluctuation: float) ->
     )
 
 
-@kernel
+@inlined_kernel
 def filter_step(state: LeafFilter, released: FloatArray, decay: FloatArray, weight: FloatArray, sd: float) -> None:
     """Take in the newest release: one step of the predictor with noise that is common to state and observation."""
     _update_gain(state, decay, weight, sd * sd)
@@ -83,7 +83,7 @@ def filter_step(state: LeafFilter, released: FloatArray, decay: FloatArray, weig
             state.buffers[j, i] = decay[j] * state.buffers[j, i] + expected + gain[j + 1] * innovation
 
 
-@kernel
+@inlined_kernel
 def _update_gain(state: LeafFilter, decay: FloatArray, weight: FloatArray, variance: float) -> None:
     """Riccati recursion for s = (h, N): s' = F s + u z, y = c s + e + z, u = (0, 1, ..., 1), c = (1, -weight)."""
     total, gain, dim = state.total, state.gain, state.gain.shape[0]
@@ -112,7 +112,7 @@ def _update_gain(state: LeafFilter, decay: FloatArray, weight: FloatArray, varia
             total[i, j] += noise + state.fluctuation * gain[i] * gain[j]
 
 
-@kernel
+@inlined_kernel
 def _fill_transition(state: LeafFilter, decay: FloatArray, weight: FloatArray) -> None:
     """F - gain c: how an error passes to the next step."""
     for i in range(state.gain.shape[0]):

@@ -19,9 +19,9 @@ from tacit.policies.config import configuration, option, truth
 from tacit.policies.continual_policy import ContinualConfig, ContinualPolicy
 from tacit.policies.setting import Setting
 from tacit.policies.stream.filter import make_filter, restart_noise
-from tacit.policies.stream.steps import StreamConstants, StreamState
+from tacit.policies.stream.steps import StreamConstants, StreamState, make_room
 from tacit.privacy.continual import ContinualRelease, plan_release
-from tacit.privacy.streaming import coefficients
+from tacit.privacy.streaming import buffer_count
 from tacit.typing import count
 
 
@@ -66,7 +66,7 @@ class StreamGLM(ContinualPolicy):
     def _make_state(self) -> StreamState:
         setting, row, dim = self.setting, self._row, self.setting.dim
         stream, constants = self._open_stream(), self._constants()
-        buffers = coefficients(stream.mechanism)[0].size
+        buffers = buffer_count(stream.mechanism)
         # A score coordinate fluctuates with the rewards' variance, at most R^2 / 4, in about half of |x|^2 = 1.
         fluctuation = (row.scale * setting.reward_bound) ** 2 / (8.0 * dim)
         return StreamState(
@@ -77,6 +77,7 @@ class StreamGLM(ContinualPolicy):
             ticks=count(),
             solve_at=count(),
             unsolved=count(),
+            work=make_room(dim),
             constants=constants,
         )
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit._compile import kernel
+from tacit._compile import inlined_kernel, kernel
 from tacit.estimation.linearised import blended_weight
 from tacit.glm.links import mean
 from tacit.linalg.packing import unpack
@@ -46,6 +46,25 @@ class StreamConstants(NamedTuple):
     """Whether sums are estimated by the filter or are the released prefixes."""
 
 
+class SolveRoom(NamedTuple):
+    """Room for what `solve` computes on its way, so that it need not allocate."""
+
+    h: FloatArray
+    score: FloatArray
+    spread: FloatArray
+    """phi' H + tau^2 I."""
+    gram: FloatArray
+    """M, then its Cholesky factor."""
+    inverse: FloatArray
+    """Of M."""
+
+
+def make_room(dim: int) -> SolveRoom:
+    """Room for matrices of this size."""
+    h, spread, gram, inverse = (np.zeros((dim, dim)) for _ in range(4))
+    return SolveRoom(h, np.zeros(dim), spread, gram, inverse)
+
+
 class StreamState(NamedTuple):
     """State of `stream-glm`: the stream, what is made of it, and public constants."""
 
@@ -60,6 +79,7 @@ class StreamState(NamedTuple):
     """The tick at which the estimate is solved anew."""
     unsolved: Count
     """Times that rounding kept it from being solved; a function of releases, like the estimate."""
+    work: SolveRoom
     constants: StreamConstants
 
 
@@ -84,7 +104,7 @@ def _advance(state: StreamState, fresh: bool) -> int:
     return 0
 
 
-@kernel
+@inlined_kernel
 def solve(state: StreamState) -> None:
     """Posterior mean and covariance of theta given the released H and b.
 
@@ -93,11 +113,10 @@ def solve(state: StreamState) -> None:
 
         M = H^2 + p (phi' H + tau^2 I),   theta = M^-1 H b,   Cov = (phi' H + tau^2 I) M^-1.
     """
-    constants, dim = state.constants, state.theta.shape[0]
-    h, score, dispersion, variance = _statistics(state)
-    spread, gram, inverse = np.empty((dim, dim)), np.empty((dim, dim)), np.empty((dim, dim))
-    squared = dot(state.theta, state.theta)
-    tau = variance * (1.0 / constants.scale**2 + 0.5 * squared)
+    constants, dim, theta = state.constants, state.theta.shape[0], state.theta
+    h, score, spread, gram, inverse = state.work
+    dispersion, variance = _read_statistics(state, h, score)
+    tau = variance * (1.0 / (constants.scale * constants.scale) + 0.5 * dot(theta, theta))
     tau = max(tau, _FLOOR * constants.prior * dispersion * dispersion)
     for i in range(dim):
         for j in range(dim):
@@ -110,18 +129,17 @@ def solve(state: StreamState) -> None:
     for i in range(dim):
         gram[0, i] = dot(h[i], score)
     for i in range(dim):
-        state.theta[i] = dot(inverse[i], gram[0])
+        theta[i] = dot(inverse[i], gram[0])
         for j in range(dim):
             state.covariance[i, j] = dot(spread[i], inverse[j])
-    project_ball(state.theta, constants.theta_bound)
+    project_ball(theta, constants.theta_bound)
 
 
-@kernel
-def _statistics(state: StreamState) -> tuple[FloatArray, FloatArray, float, float]:
-    """H and b, phi', and the variance of an entry of H from privacy noise."""
+@inlined_kernel
+def _read_statistics(state: StreamState, h: FloatArray, score: FloatArray) -> tuple[float, float]:
+    """Write H and b; returns phi' and the variance of an entry of H from privacy noise."""
     constants, dim = state.constants, state.theta.shape[0]
     half = state.stream.released.shape[0] - dim
-    h, score = np.empty((dim, dim)), np.empty(dim)
     ticks = float(state.ticks[()])
     if constants.filtered:
         rows, factor = state.filter, ticks
@@ -135,7 +153,7 @@ def _statistics(state: StreamState) -> tuple[FloatArray, FloatArray, float, floa
         score[i] = factor * sums[half + i] / constants.scale
         for j in range(dim):
             h[i, j] *= factor
-    return h, score, constants.dispersion * uneven, variance
+    return constants.dispersion * uneven, variance
 
 
 @kernel

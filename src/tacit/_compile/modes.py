@@ -1,0 +1,37 @@
+"""When kernels are compiled: one switch for the process."""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+
+
+class Mode(Enum):
+    """When entries are compiled."""
+
+    NEVER = "never"
+    """For development: an edit takes effect at once, errors have ordinary tracebacks, a debugger steps through."""
+    BESIDE = "beside"
+    """Entries run interpreted until another process has compiled them: what a policy does by default."""
+    NOW = "now"
+    """Each entry is compiled before its first call: for simulations, benchmarks and tests."""
+
+
+def _of_environment() -> Mode:
+    asked = os.environ.get("TACIT_COMPILE", "beside").lower()
+    if asked in ("0", "no", "off", "never"):
+        return Mode.NEVER
+    return Mode.NOW if asked in ("1", "yes", "on", "now") else Mode.BESIDE
+
+
+class Switch:
+    """The mode of this process: that of the environment variable ``TACIT_COMPILE``, unless a program changed it."""
+
+    mode: Mode = _of_environment()
+
+
+def compile_now() -> None:
+    """From here on compile before the first call, unless compilation is switched off; child processes do the same."""
+    if Switch.mode is Mode.BESIDE:
+        Switch.mode = Mode.NOW
+        os.environ["TACIT_COMPILE"] = Mode.NOW.value
