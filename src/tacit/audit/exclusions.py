@@ -35,7 +35,7 @@ from tacit.policies.joint import JointGLM
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.publisher import DIRECT, Publisher
 from tacit.policies.state import flatten, public_part
-from tacit.privacy.continual import Stream, close_leaf, exact_release
+from tacit.privacy.continual import Stream, close_leaf_from_python, exact_release
 from tacit.privacy.noise import ExactNoise, Shape
 from tacit.typing import FloatArray
 
@@ -214,7 +214,7 @@ class _Watched(Publisher):
         if stream.closed[()] < stream.leaves[()]:
             noise = self._noise(exact_release(stream), noise)
             self.ticks.append(noise)
-        return close_leaf(stream, noise)
+        return close_leaf_from_python(stream, noise)
 
     def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:
         noise = self._noise(exact, noise)

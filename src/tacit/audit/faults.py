@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit._compile import as_entry
 from tacit.errors import CannotMark
 from tacit.estimation import plan, sensitivity
 from tacit.estimation.newton import NoisyNewton
@@ -100,15 +101,15 @@ def opposite_noise() -> tuple[Change, ...]:
 
     def gaussian(self: noise.FastNoise, scale: float, shape: Any) -> FloatArray:
         drawn = original(self, scale, shape)
-        if drawn.ndim == 1 and drawn.size > 4:
-            drawn[-2:] = -drawn[:2]
+        if drawn.ndim > 0 and drawn.shape[-1] > 4:
+            drawn[..., -2:] = -drawn[..., :2]
         return drawn
 
     return ((noise.FastNoise, "gaussian", gaussian),)
 
 
-def other_steps(state: type, **replaced: Any) -> Change:
-    return (steps._STEPS, state, steps._STEPS[state]._replace(**replaced))
+def other_learn(state: type, learn: Callable[..., None]) -> Change:
+    return (steps._STEPS, state, steps._STEPS[state]._replace(learn=as_entry(learn)))
 
 
 def call_noise_halved() -> tuple[Change, ...]:

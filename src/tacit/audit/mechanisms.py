@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from scipy.stats import binom
 
-from tacit._compile import kernel
+from tacit._compile import entry
 from tacit.audit.statistics import Samples
 from tacit.audit.worlds import unit
 from tacit.estimation.gradient import clipped_gradient_sum
@@ -47,7 +47,7 @@ LEAVES: Final = 16
 USERS: Final = 100
 
 
-@kernel
+@entry
 def _release_runs(stream: Stream, leaves: FloatArray, noise: FloatArray, out: FloatArray) -> None:
     """Run the stream once for each line of ``noise`` over the same leaves; all releases go to ``out``."""
     for run in range(noise.shape[0]):

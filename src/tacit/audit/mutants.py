@@ -142,14 +142,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "a late row is linearised at its arrival",
         "late rows",
         "when its reward comes",
-        lambda: (faults.other_steps(StreamState, learn=faulty_steps.linearised_at_arrival),),
+        lambda: (faults.other_learn(StreamState, faulty_steps.linearised_at_arrival),),
     ),
     Mutant(
         "reward-shows",
         "a reward moves what others see",
         "replay of joint-linucb",
         "though all releases are the same",
-        lambda: (faults.other_steps(JointLinState, learn=faulty_steps.moved_by_a_reward),),
+        lambda: (faults.other_learn(JointLinState, faulty_steps.moved_by_a_reward),),
     ),
     Mutant(
         "used-noise-short",

@@ -25,7 +25,7 @@ from tacit.audit.worlds import copied
 from tacit.errors import TacitError
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.publisher import Publisher
-from tacit.privacy.continual import Stream, close_leaf, published, replay_leaf
+from tacit.privacy.continual import Stream, close_leaf_from_python, published, replay_leaf
 from tacit.privacy.noise import FastNoise, ForwardingNoise, NoiseSource, Shape
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
@@ -186,7 +186,7 @@ class Recorder(Publisher):
         self._session = session
 
     def leaf(self, stream: Stream, noise: FloatArray) -> bool:
-        fresh = close_leaf(stream, noise)
+        fresh = close_leaf_from_python(stream, noise)
         if fresh:
             self._session.used(STREAM, noise.copy(), float(stream.noise_sd[()]))
         self._session.record(STREAM, (fresh, published(stream)))
@@ -215,11 +215,11 @@ class Follower(Publisher):
     def leaf(self, stream: Stream, noise: FloatArray) -> bool:
         fresh, released = self._session.follow(STREAM)
         rehearsal, sd = copied(stream), float(stream.noise_sd[()])
-        if close_leaf(rehearsal, noise) != fresh:
+        if close_leaf_from_python(rehearsal, noise) != fresh:
             raise Diverged("a leaf is closed in one world only")
         difference = published(rehearsal) - released
         if not np.any(difference):
-            return close_leaf(stream, noise)
+            return close_leaf_from_python(stream, noise)
         self._session.cost(STREAM).add(difference, noise, sd)
         try:
             needed = replay_leaf(stream, released)

@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.state import flatten, rebuild
-from tacit.policies.steps import choose, learn
+from tacit.policies.steps import pick, steps_of
 from tacit.privacy.continual import Stream
 from tacit.typing import FloatArray, IntArray
 
@@ -194,8 +194,8 @@ def _contributions(policy: PrivatePolicy, candidates: list[tuple[FloatArray, flo
     out = np.empty((len(candidates), scratch.stream.leaf.size))
     for position, (x, reward) in enumerate(candidates):
         scratch.stream.leaf[:] = 0.0
-        choose(scratch, np.ascontiguousarray(x[None]), coins, memo)
-        learn(scratch, memo, reward)
+        pick(scratch, np.ascontiguousarray(x[None]), coins, memo)
+        steps_of(type(scratch)).learn(scratch, memo, reward)
         out[position] = scratch.stream.leaf
     return out
 

@@ -16,7 +16,7 @@ from tacit.audit.statistics import noise_scale_bounds
 from tacit.audit.worlds import copied
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.publisher import DIRECT, Publisher
-from tacit.policies.steps import learn
+from tacit.policies.steps import steps_of
 from tacit.privacy import continual
 from tacit.privacy.factorization import FACTORIZATIONS
 from tacit.privacy.noise import FastNoise
@@ -160,7 +160,7 @@ def _contribution(policy: PrivatePolicy, identity: int) -> FloatArray:
     leaf = state.stream.leaf
     leaf[:] = np.random.default_rng(policy.decisions).integers(-8, 9, leaf.size)  # what waits there must not matter
     before = leaf.copy()
-    learn(state, policy._pending.memo(identity), 1.0)
+    steps_of(type(state)).learn(state, policy._pending.memo(identity), 1.0)
     return np.asarray(np.round(leaf - before, 12))
 
 
