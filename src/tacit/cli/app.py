@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
 
 from tacit._version import __version__
-from tacit.cli import audit, bench, calibrate, demo, policies, reproduce, simulate
+from tacit.cli import audit, bench, calibrate, demo, policies, reproduce, simulate, warm
 from tacit.cli.shared import FriendlyGroup
 
 app = typer.Typer(
@@ -35,6 +36,8 @@ def options(
     ] = False,
 ) -> None:
     """Options of the program itself."""
+    # Commands play many rounds: they need compiled kernels, and show what they compile.  Before anything is imported.
+    os.environ.setdefault("TACIT_COMPILE", "now")
 
 
 app.command("demo")(demo.demo)
@@ -42,5 +45,6 @@ app.command("simulate")(simulate.simulate)
 app.command("reproduce")(reproduce.reproduce)
 app.command("policies")(policies.policies)
 app.command("audit")(audit.audit)
+app.command("warm")(warm.warm)
 app.add_typer(calibrate.app, name="calibrate")
 app.add_typer(bench.app, name="bench")

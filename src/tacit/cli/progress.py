@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tacit.experiments.results import Row
     from tacit.experiments.spec import Experiment
 
-_SLOW_START = 2.0
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -83,7 +81,7 @@ def bar(title: str, total: int) -> Iterator[tuple[Progress, TaskID]]:
     from rich import progress as parts
 
     columns = (
-        parts.TextColumn("{task.description:<22}"),
+        parts.TextColumn("{task.description:<28}"),
         parts.BarColumn(bar_width=30),
         parts.MofNCompleteColumn(),
         parts.TextColumn("done,"),
@@ -97,19 +95,35 @@ def bar(title: str, total: int) -> Iterator[tuple[Progress, TaskID]]:
 
 
 def prepare(experiments: Sequence[Experiment], jobs: int, engine: str = "joblib") -> None:
-    """Refuse bad settings at once, then compile: a short run of each policy fills the cache of kernels."""
+    """Refuse bad settings, and have the kernels of every policy ready in the processes that will run them."""
     from tacit.experiments.runner import prepare as check
     from tacit.experiments.runner import prepare_all
 
-    console, started = messages(), time.perf_counter()
+    least_private = {experiment.policy: experiment for experiment in sorted(experiments, key=_epsilon)}
+    compile_missing(list(least_private.values()), jobs)
     for experiment in experiments:
         check(experiment, rounds=0)
-    longest = {experiment.policy: experiment for experiment in sorted(experiments, key=_epsilon)}
-    with console.status("Loading kernels (compiled at the first start: up to a minute) ..."):
-        prepare_all(list(longest.values()), jobs, engine)
+    with messages().status("Loading kernels ..."):
+        prepare_all(list(least_private.values()), jobs, engine)
+
+
+def compile_missing(experiments: Sequence[Experiment], jobs: int) -> None:
+    """Compile on all cores what the cache lacks, under a bar that says what and how much is left."""
+    from tacit._compile.places import cache_root
+    from tacit.experiments import compiling
+
+    missing = compiling.missing(experiments)
+    if not missing:
+        return
+    started = time.perf_counter()
+    with bar("looking for kernels", 1) as (progress, task):
+
+        def show(name: str, done: int, total: int) -> None:
+            progress.update(task, description=f"compiled {name}", completed=done, total=total)
+
+        compiling.compile_all(missing, jobs, show)
     elapsed = time.perf_counter() - started
-    if elapsed > _SLOW_START:
-        console.print(f"Kernels are ready ({elapsed:.0f} s; compiled ones are cached).", style="dim")
+    messages().print(f"Kernels are compiled ({elapsed:.0f} s) and kept in {cache_root()}.", style="dim")
 
 
 def _epsilon(experiment: Experiment) -> float:

@@ -1,0 +1,90 @@
+"""Kernels of experiments, compiled before the first run: what is missing is found out, and compiled on all cores.
+
+A policy's kernels are found by letting it play a few rounds interpreted and writing down which entries it calls with
+what kinds of arguments (`tacit._compile.entries.collect`): those are the forms that its runs will ask for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from tacit._compile.entries import Form, as_entry, collect, is_ours
+from tacit._compile.fingerprints import digest, package_fingerprint
+from tacit._compile.kinds import Kinds, found
+from tacit._compile.places import cache_root
+from tacit.experiments.engines import make_engine
+from tacit.experiments.spec import Experiment
+
+_ROUNDS, _SINGLE = 40, 3
+_MOST_ARMS = 5
+
+
+def forms_of(experiment: Experiment) -> list[Form]:
+    """The compiled forms that a run of this policy asks for, and those that `select` and `update` do."""
+    return collect(lambda: _rehearse(experiment))
+
+
+def _rehearse(experiment: Experiment) -> None:
+    """A run that is short, and whose releases and batches come soon."""
+    short = replace(experiment, horizon=_ROUNDS, arms=min(experiment.arms, _MOST_ARMS))
+    if experiment.contexts == "assouad":
+        short = replace(short, arms=experiment.arms)
+    policy = short.make_policy(0)
+    for block in short.environment().blocks(np.random.default_rng(0)):
+        policy.play(block.contexts, block.rewards)
+        for arms in block.contexts[:_SINGLE]:
+            policy.update(policy.select(arms), 0.0)
+
+
+def missing(experiments: Sequence[Experiment]) -> list[Experiment]:
+    """Those whose kernels have not been compiled yet."""
+    marks = ((experiment, _mark(experiment)) for experiment in experiments)
+    return [experiment for experiment, mark in marks if mark is None or not mark.exists()]
+
+
+def compile_all(experiments: Sequence[Experiment], jobs: int, on_form: Callable[[str, int, int], None]) -> None:
+    """Compile what these need; ``on_form`` hears of each form: its name, how many are done, how many there are.
+
+    Kernels on states of modules outside of the package are left to the processes that run them.
+    """
+    wanted = dict.fromkeys(form for experiment in experiments for form in forms_of(experiment) if is_ours(form))
+    forms = sorted(wanted, key=_size, reverse=True)  # the steps of a policy take the longest by far
+    for done, name in enumerate(_compiled(forms, jobs), 1):
+        on_form(name, done, len(forms))
+    for experiment in experiments:
+        mark = _mark(experiment)
+        if mark is not None:
+            with suppress(OSError):
+                mark.parent.mkdir(parents=True, exist_ok=True)
+                mark.touch()
+
+
+def _compiled(forms: list[Form], jobs: int) -> Iterator[str]:
+    yield from make_engine("joblib", jobs).finished(_compile, forms)
+
+
+def _compile(name: str, kinds: Kinds) -> str:
+    from tacit._compile import machine
+
+    machine.code(as_entry(found(name)).kernel, kinds)
+    state = kinds[0][1].rpartition(":")[2] if kinds and kinds[0][0] == "tuple" else ""
+    return f"{name.rpartition(':')[2]} {state}".strip()
+
+
+def _size(form: Form) -> int:
+    return len(json.dumps(form))
+
+
+def _mark(experiment: Experiment) -> Path | None:
+    """A file that says that this policy's kernels are in the cache; None where there is no cache."""
+    root = cache_root()
+    if root is None or experiment.modules:
+        return None
+    kind = digest(experiment.policy, json.dumps(experiment.options, sort_keys=True, default=str))
+    return root / package_fingerprint() / f"compiled-{experiment.policy}-{kind}"
