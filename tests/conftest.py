@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+os.environ.setdefault("TACIT_COMPILE", "now")  # before anything is imported that has kernels
 
 
 @pytest.fixture(autouse=True)

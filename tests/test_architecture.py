@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import tacit
-from tacit.policies.steps import decide, steps_of
+from tacit.policies.steps import run, steps_of
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
@@ -43,7 +44,7 @@ def run_through(action: Callable[[], Any]) -> set[str]:
 
 
 def _home(function: Any) -> str:
-    code = getattr(function, "py_func", function).__code__
+    code = getattr(function, "function", function).__code__
     return Path(code.co_filename).relative_to(ROOT).as_posix()
 
 
@@ -54,7 +55,7 @@ def test_the_paths_of_a_decision_and_a_reward_are_as_drawn() -> None:
     steps = steps_of(type(policy.state))
 
     selecting = run_through(lambda: decisions.append(policy.select(np.eye(3))))
-    selecting |= {_home(decide), _home(steps.advance), _home(steps.choose)}
+    selecting |= {_home(run), _home(steps.advance), _home(steps.choose)}
     assert selecting == set(drawn("decision"))
 
     rewarding = run_through(lambda: policy.update(decisions[0], 1.0)) | {_home(steps.learn)}
@@ -75,3 +76,42 @@ def test_every_file_and_class_that_the_page_names_exists() -> None:
         assert (ROOT / file).exists(), file
     for name in set(re.findall(r"`([A-Z]\w+)`", PAGE)) - {"NamedTuple"}:
         assert re.search(rf"\bclass {name}\b|^{name}\b", sources, flags=re.MULTILINE), name
+
+
+def kernels() -> dict[str, list[tuple[str, ast.FunctionDef]]]:
+    """Every kernel of the package by its name: its decorator, and its source."""
+    found: dict[str, list[tuple[str, ast.FunctionDef]]] = {}
+    for path in sorted((ROOT / "src" / "tacit").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                for decorator in node.decorator_list:
+                    kind = ast.unparse(decorator).partition("(")[0]
+                    if kind.endswith(("kernel", "entry")):
+                        found.setdefault(node.name, []).append((kind, node))
+    return found
+
+
+def _hands_out_an_array(kernel: ast.FunctionDef) -> bool:
+    return kernel.returns is not None and "Array" in ast.unparse(kernel.returns)
+
+
+def _called_names(kernel: ast.FunctionDef) -> set[str]:
+    calls = (node.func for node in ast.walk(kernel) if isinstance(node, ast.Call))
+    return {function.id for function in calls if isinstance(function, ast.Name)}
+
+
+def test_only_kernels_that_count_references_get_arrays_from_others() -> None:
+    """A kernel without reference counts that is handed an array never frees it.
+
+    One that hands out an array gives Python the whole of which it should be a part.
+    """
+    everything = kernels()
+    assert len(everything) > 50
+    givers = {name for name, found in everything.items() if any(_hands_out_an_array(kernel) for _, kernel in found)}
+    assert givers >= {"identity", "surviving_arms"}
+    for name, found in everything.items():
+        for kind, kernel in found:
+            if kind.startswith("allocating"):
+                continue
+            assert not _hands_out_an_array(kernel), f"{name} hands out an array"
+            assert not _called_names(kernel) & givers, f"{name} is handed an array"

@@ -284,9 +284,10 @@ def _decided(
 ) -> tuple[int, int]:
     rng = np.random.default_rng(41)
     coins = _padded((1, policy.coin_count), rng.random((1, policy.coin_count)), around).view
-    noise = _padded((policy.noise_size,), rng.standard_normal(policy.noise_size), around).view
+    noise = _padded((1, policy.noise_size), rng.standard_normal(policy.noise_size), around).view
     arms = np.zeros(1, dtype=np.int64)
-    flag = policy._steps().decide(state, ticked, contexts[np.newaxis], noise, coins, memo, arms)
+    nothing = np.zeros((0, 0))
+    _, flag = policy._steps().run(state, ticked, contexts[np.newaxis], nothing, noise, coins, memo, arms)
     return int(flag), int(arms[0])
 
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple
 
-import numba
 import numpy as np
 import pytest
-from numba.core.caching import NullCache
 
+from tacit._compile import allocating_kernel, kernel
 from tacit.linalg.solve import dot
 from tacit.linalg.vectors import copy_into
-from tacit.policies import steps
 from tacit.policies.arms import remember_arm
 from tacit.policies.config import configuration, option
 from tacit.policies.continual_policy import ContinualConfig, ContinualPolicy
@@ -90,13 +88,6 @@ def test_the_same_releases_look_the_same(name: str) -> None:
     LONG_MEMO, SHORT_MEMO, MOVED_BY_REWARD, COUNTS_REWARDS, LEARNS_BEYOND_MEMO,
 ) = range(12)  # fmt: skip
 
-Function = TypeVar("Function", bound=Callable[..., object])
-
-
-def kernel(function: Function) -> Function:
-    """As the package compiles its kernels, without a cache on disk."""
-    return cast(Function, numba.njit(nogil=True, error_model="numpy")(function))
-
 
 class FaultyState(NamedTuple):
     """Sums of r x in a stream, released; the greedy estimate is what was released."""
@@ -152,7 +143,7 @@ def _choose(state: FaultyState, contexts: FloatArray, coins: FloatArray, memo: F
     return arm
 
 
-@kernel
+@allocating_kernel
 def _learn(state: FaultyState, memo: FloatArray, reward: float) -> None:
     fault, dim = state.fault, state.theta.shape[0]
     contribute_vector(state.stream, 0, reward, memo[:dim])
@@ -209,12 +200,6 @@ def faulty(fault: int) -> Make:
     return make_faulty
 
 
-@pytest.fixture
-def uncached(monkeypatch: pytest.MonkeyPatch) -> None:
-    """States of tests stay out of the package's cache: a process that cannot import them could not read it any more."""
-    monkeypatch.setattr(steps.decide, "_cache", NullCache())
-
-
 CHECKS: tuple[Callable[[Make], Any], ...] = (
     check_choose_keeps_the_state,
     check_only_declared_randomness_is_read,
@@ -226,13 +211,11 @@ CHECKS: tuple[Callable[[Make], Any], ...] = (
 )
 
 
-@pytest.mark.usefixtures("uncached")
 @pytest.mark.parametrize("check", CHECKS)
 def test_a_policy_without_fault_passes(check: Callable[[Make], None]) -> None:
     check(faulty(NONE))
 
 
-@pytest.mark.usefixtures("uncached")
 @pytest.mark.parametrize(
     ("fault", "check", "message"),
     [

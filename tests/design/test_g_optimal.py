@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.design import g_optimal_design, reduce_support
+from tacit import design
+from tacit._compile import as_entry
 from tacit.typing import FloatArray
+
+g_optimal_design, reduce_support = as_entry(design.g_optimal_design), as_entry(design.reduce_support)
 
 
 def ball(rng: np.random.Generator, count: int, dim: int) -> FloatArray:

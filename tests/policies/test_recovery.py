@@ -24,13 +24,13 @@ from tacit.policies.shuffle import ShuffleGLM
 from tacit.policies.state import flatten, public_part
 from tacit.privacy.continual import released_variance
 from tests.contracts.policies import ARMS, DIM, HORIZON, PRIVATE, make, make_private, rounds, walk
-from tests.policies.test_threads import _benchmark
+from tests.scripts import benchmark
 
 private_policy = pytest.mark.parametrize("name", PRIVATE)
 FIRST_EPOCH = 1024
 STREAMED = ["stream-glm", "joint-glm", "joint-linucb"]
 ROOT = Path(__file__).parents[2]
-recovery = _benchmark("recovery")
+recovery = benchmark("recovery")
 
 
 def _load(path: Path, *, recover: bool = False) -> PrivatePolicy:

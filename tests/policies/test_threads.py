@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import sys
 import threading
@@ -19,23 +18,12 @@ from tacit.errors import AlreadyRewarded, TacitError
 from tacit.policies import one_life
 from tacit.policies.registry import POLICIES, policy_class
 from tests.contracts.policies import PRIVATE, make, rounds
+from tests.scripts import benchmark
 
 every_policy = pytest.mark.parametrize("name", list(POLICIES))
 
 
-def _benchmark(name: str) -> Any:
-    """A script of benchmarks/, which is no package."""
-    path = Path(__file__).parents[2] / "benchmarks" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look up the types of their fields
-    spec.loader.exec_module(module)
-    return module
-
-
-threads = _benchmark("threads")
+threads = benchmark("threads")
 
 
 @pytest.fixture(autouse=True)

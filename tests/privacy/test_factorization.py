@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.policies.test_threads import _benchmark
+from tests.scripts import benchmark
 
 from tacit.errors import InvalidInput
 from tacit.privacy._toeplitz_table import TABLE
@@ -61,18 +61,18 @@ def test_toeplitz_is_within_one_percent_of_the_square_root_factorization(horizon
 
 def test_the_table_has_the_lines_that_the_benchmark_prints() -> None:
     """And they are its minima: a step away from the coefficients the loss is larger."""
-    benchmark = _benchmark("toeplitz_table")
+    script = benchmark("toeplitz_table")
     printed = []
     for line in TABLE.strip().splitlines():
         log2_horizon, *numbers = line.split()
         parameters = np.array([float(number) for number in numbers])
-        printed.append(benchmark.table_line(int(log2_horizon), parameters))
-        least = benchmark.loss(parameters, 2 ** int(log2_horizon))
+        printed.append(script.table_line(int(log2_horizon), parameters))
+        least = script.loss(parameters, 2 ** int(log2_horizon))
         for direction in np.eye(10):
             for step in (-0.03, 0.03):
-                assert benchmark.loss(parameters + step * direction, 2 ** int(log2_horizon)) > least
+                assert script.loss(parameters + step * direction, 2 ** int(log2_horizon)) > least
     assert printed == TABLE.strip("\n").splitlines()
-    assert [int(line.split()[0]) for line in printed] == list(benchmark.LOG2_HORIZONS)
+    assert [int(line.split()[0]) for line in printed] == list(script.LOG2_HORIZONS)
 
 
 def test_unknown_names_and_horizons_are_refused() -> None:

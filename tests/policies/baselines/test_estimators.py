@@ -9,7 +9,7 @@ import pytest
 from scipy import optimize, special
 
 from tacit.policies.registry import make_policy
-from tacit.policies.steps import advance
+from tacit.policies.steps import absorb, close
 from tests.policies.baselines.helpers import Array, maximum_likelihood, mean, play_recorded, unit_ball
 
 THETA = np.array([0.9, -0.5, 0.3])
@@ -20,7 +20,7 @@ def _played(
 ) -> tuple[Any, Array, Array]:
     policy = make_policy(name, dim=3, horizon=1000, link=link, theta_bound=theta_bound, seed=5, **options)
     features, rewards = play_recorded(policy, rounds, THETA, seed=1001)
-    advance(policy.state, np.zeros(0))  # the clock's next tick fits the last row
+    absorb(policy.state, close(policy.state, np.zeros(0)))  # the clock's next tick fits the last row
     return policy.state, features, rewards
 
 
@@ -117,7 +117,7 @@ def test_linear_regression_without_noise_is_ridge() -> None:
 
 
 def advance_or_event(policy: Any) -> None:
-    flag = advance(policy.state, np.zeros(policy.noise_size))
+    flag = absorb(policy.state, close(policy.state, np.zeros(policy.noise_size)))
     if flag:
         policy._on_event(flag)
 
