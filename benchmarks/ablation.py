@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from tacit._compile import compile_now
 from tacit.experiments.runner import run_all
 from tacit.experiments.spec import Experiment
 
@@ -58,6 +59,7 @@ def experiment(setting: dict[str, Any], options: dict[str, Any], epsilon: float)
 
 def main() -> None:
     """Run all cells and print the table."""
+    compile_now()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--seed", type=int, default=7)

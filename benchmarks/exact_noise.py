@@ -11,11 +11,13 @@ import argparse
 from contextlib import ExitStack
 from unittest.mock import patch
 
+from tacit._compile import compile_now
 from tacit.audit.exclusions import KINDS, Exclusions, PullBeforeSum, count_exclusions
 
 
 def main() -> int:
     """Count exclusions of every kind of release; 1 when there are any, or when the wrong order is not found."""
+    compile_now()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--redraws", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=1)

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numba
 import numpy as np
 
+from tacit._compile import compile_now
 from tacit.environments import Setting
 from tacit.errors import InvalidInput
 from tacit.experiments.spec import Experiment
@@ -375,6 +376,7 @@ def compare(experiment: Experiment, repeats: int) -> tuple[float, float]:
 
 def main() -> None:
     """Measure and print."""
+    compile_now()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dims", type=int, nargs="+", default=[3, 5, 10, 20, 50])
     parser.add_argument("--arms", type=int, default=20)

@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 
 import tacit
+from tacit._compile import compile_now
 from tacit.environments import Block
 from tacit.errors import RecoveryWarning
 from tacit.experiments.engines import make_engine
@@ -122,6 +123,7 @@ def _own_registry() -> Iterator[Path]:
 
 def main() -> None:
     """Crash every policy and print what is left; exits with 1 when a policy that learns keeps surely too little."""
+    compile_now()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policies", nargs="+", default=list(NAMES))
     parser.add_argument("--runs", type=int, default=20)

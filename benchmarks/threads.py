@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 import tacit
+from tacit._compile import compile_now
 from tacit.errors import AlreadyRewarded, RecoveryWarning
 from tacit.linalg.packing import packed
 from tacit.policies import persistence
@@ -280,6 +281,7 @@ def storm(
 
 def main() -> None:
     """All policies; exits with 1 on a fault."""
+    compile_now()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policies", nargs="+", default=list(POLICIES))
     parser.add_argument("--threads", type=int, default=8)

@@ -14,6 +14,7 @@ import sys
 import numpy as np
 from scipy.optimize import minimize
 
+from tacit._compile import compile_now
 from tacit.privacy.factorization import column_norm_squared
 from tacit.typing import FloatArray
 
@@ -75,6 +76,7 @@ def table_line(log2_horizon: int, parameters: FloatArray) -> str:
 
 
 def main() -> None:
+    compile_now()
     point = np.concatenate([np.log(np.geomspace(0.1, 2.0, BUFFERS)), np.full(BUFFERS, np.log(0.1))])
     for log2_horizon in LOG2_HORIZONS:
         point, least = optimum(2**log2_horizon, point)
