@@ -77,6 +77,7 @@ def audit(
         )
     if name == ALL:
         tasks += evidence.paper_tasks(delta, seed) + evidence.mutant_tasks()
+    _compile(evidence.names() if name == MUTANTS else _wanted(name), jobs)
     found = _perform(tasks, jobs)
     show(_table(name, delta, confidence, found), json_file)
     write_json([evidence.row() for evidence in found], json_file)
@@ -93,6 +94,15 @@ def _wanted(name: str) -> list[str]:
 
     known = evidence.names()
     return known if name == ALL else names(name, "NAME", [*known, ALL, MUTANTS])
+
+
+def _compile(wanted: list[str], jobs: int) -> None:
+    """Have the package's policies among these compiled beforehand, on all cores."""
+    from tacit.cli.progress import compile_missing
+    from tacit.experiments.compiling import example
+    from tacit.policies.registry import POLICIES
+
+    compile_missing([example(policy) for policy in wanted if policy in POLICIES], jobs)
 
 
 def _perform(tasks: list[Task], jobs: int) -> list[Evidence]:

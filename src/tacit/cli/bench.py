@@ -22,6 +22,7 @@ from tacit.cli.shared import (
     chosen_contexts,
     chosen_links,
     chosen_policies,
+    cores,
     integers,
     load,
     messages,
@@ -133,6 +134,7 @@ def speed(
     varied: dict[str, Any] = {"policy": chosen_policies(policies, "--policies"), "dim": integers(dims, "--dims")}
     varied |= {"arms": integers(arms, "--arms"), "horizon": integers(horizons, "--horizons")}
     experiments, refused = progress.runnable(measuring.grid(fixed, varied, epsilon))
+    progress.compile_missing(list({experiment.policy: experiment for experiment in experiments}.values()), cores())
     rows = []
     with progress.bar("measurements", len(experiments)) as (bar, task):
         for experiment in experiments:

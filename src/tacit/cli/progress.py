@@ -81,7 +81,7 @@ def bar(title: str, total: int) -> Iterator[tuple[Progress, TaskID]]:
     from rich import progress as parts
 
     columns = (
-        parts.TextColumn("{task.description:<28}"),
+        parts.TextColumn("{task.description:<22}"),
         parts.BarColumn(bar_width=30),
         parts.MofNCompleteColumn(),
         parts.TextColumn("done,"),
@@ -116,10 +116,11 @@ def compile_missing(experiments: Sequence[Experiment], jobs: int) -> None:
     if not missing:
         return
     started = time.perf_counter()
-    with bar("looking for kernels", 1) as (progress, task):
+    messages().print("Compiling the kernels that the cache lacks:", style="dim")
+    with bar("looking for them", 1) as (progress, task):
 
         def show(name: str, done: int, total: int) -> None:
-            progress.update(task, description=f"compiled {name}", completed=done, total=total)
+            progress.update(task, description=name or "compiled", completed=done, total=total)
 
         compiling.compile_all(missing, jobs, show)
     elapsed = time.perf_counter() - started

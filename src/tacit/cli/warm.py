@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tacit.cli.shared import Jobs, Refused, chosen_policies, messages
-
-if TYPE_CHECKING:
-    from tacit.experiments.spec import Experiment
 
 
 def warm(
@@ -32,19 +29,9 @@ def warm(
     from tacit.cli import progress
     from tacit.experiments import compiling
 
-    chosen = [_experiment(name) for name in chosen_policies(policies, "--policies")]
+    chosen = [compiling.example(name) for name in chosen_policies(policies, "--policies")]
     left = compiling.missing(chosen)
     if left and not can_write():
         raise Refused(f"cannot write {cache_root() or 'a cache: there is no home'}; name a folder with TACIT_CACHE")
     progress.compile_missing(left, jobs)
     messages().print(f"{len(chosen)} policies are compiled, {len(left)} of them now. Folder: {cache_root()}")
-
-
-def _experiment(name: str) -> Experiment:
-    """Any setting of the policy: its compiled kernels serve all dimensions, arms, links and budgets."""
-    from tacit.experiments.spec import Experiment, for_each_epsilon
-    from tacit.policies.registry import policy_class
-
-    link = next(iter(policy_class(name).links))
-    base = Experiment(policy=name, link=link, dim=3, arms=5, horizon=100, theta_norm=2.0, delta=1e-5)
-    return for_each_epsilon(base, [4.0])[0]

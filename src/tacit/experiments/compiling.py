@@ -7,7 +7,7 @@ what kinds of arguments (`tacit._compile.entries.collect`): those are the forms 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,8 @@ from tacit._compile.fingerprints import digest, package_fingerprint
 from tacit._compile.kinds import Kinds, found
 from tacit._compile.places import cache_root
 from tacit.experiments.engines import make_engine
-from tacit.experiments.spec import Experiment
+from tacit.experiments.spec import Experiment, for_each_epsilon
+from tacit.policies.registry import policy_class
 
 _ROUNDS, _SINGLE = 40, 3
 _MOST_ARMS = 5
@@ -42,6 +43,13 @@ def _rehearse(experiment: Experiment) -> None:
             policy.update(policy.select(arms), 0.0)
 
 
+def example(policy: str) -> Experiment:
+    """Any setting of a policy: its compiled kernels serve all dimensions, arms, links and budgets."""
+    link = next(iter(policy_class(policy).links))
+    base = Experiment(policy=policy, link=link, dim=3, arms=5, horizon=100, theta_norm=2.0, delta=1e-5)
+    return for_each_epsilon(base, [4.0])[0]
+
+
 def missing(experiments: Sequence[Experiment]) -> list[Experiment]:
     """Those whose kernels have not been compiled yet."""
     marks = ((experiment, _mark(experiment)) for experiment in experiments)
@@ -49,14 +57,16 @@ def missing(experiments: Sequence[Experiment]) -> list[Experiment]:
 
 
 def compile_all(experiments: Sequence[Experiment], jobs: int, on_form: Callable[[str, int, int], None]) -> None:
-    """Compile what these need; ``on_form`` hears of each form: its name, how many are done, how many there are.
+    """Compile what these need; ``on_form`` hears which form is being compiled, how many are done, how many there are.
 
     Kernels on states of modules outside of the package are left to the processes that run them.
     """
     wanted = dict.fromkeys(form for experiment in experiments for form in forms_of(experiment) if is_ours(form))
-    forms = sorted(wanted, key=_size, reverse=True)  # the steps of a policy take the longest by far
-    for done, name in enumerate(_compiled(forms, jobs), 1):
-        on_form(name, done, len(forms))
+    left = sorted(wanted, key=_size, reverse=True)  # the steps of a policy take the longest by far
+    on_form(_title(left[0]) if left else "", 0, len(wanted))
+    for form in make_engine("joblib", jobs).finished(_compile, list(left)):
+        left.remove(form)
+        on_form(_title(left[0]) if left else "", len(wanted) - len(left), len(wanted))
     for experiment in experiments:
         mark = _mark(experiment)
         if mark is not None:
@@ -65,14 +75,16 @@ def compile_all(experiments: Sequence[Experiment], jobs: int, on_form: Callable[
                 mark.touch()
 
 
-def _compiled(forms: list[Form], jobs: int) -> Iterator[str]:
-    yield from make_engine("joblib", jobs).finished(_compile, forms)
-
-
-def _compile(name: str, kinds: Kinds) -> str:
+def _compile(name: str, kinds: Kinds) -> Form:
     from tacit._compile import machine
 
     machine.code(as_entry(found(name)).kernel, kinds)
+    return name, kinds
+
+
+def _title(form: Form) -> str:
+    """The kernel, and the state that it is compiled for."""
+    name, kinds = form
     state = kinds[0][1].rpartition(":")[2] if kinds and kinds[0][0] == "tuple" else ""
     return f"{name.rpartition(':')[2]} {state}".strip()
 
