@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,13 +97,14 @@ def bar(title: str, total: int) -> Iterator[tuple[Progress, TaskID]]:
 
 def prepare(experiments: Sequence[Experiment], jobs: int, engine: str = "joblib") -> None:
     """Refuse bad settings, and have the kernels of every policy ready in the processes that will run them."""
+    from tacit._compile.entries import collect
     from tacit.experiments.runner import prepare as check
     from tacit.experiments.runner import prepare_all
 
     least_private = {experiment.policy: experiment for experiment in sorted(experiments, key=_epsilon)}
     compile_missing(list(least_private.values()), jobs)
     for experiment in experiments:
-        check(experiment, rounds=0)
+        collect(partial(check, experiment, rounds=0))  # interpreted: this process loads no compiler
     with messages().status("Loading kernels ..."):
         prepare_all(list(least_private.values()), jobs, engine)
 

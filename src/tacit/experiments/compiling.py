@@ -11,11 +11,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import FunctionType
+from typing import Any
 
 import numpy as np
 
 from tacit._compile.entries import Form, as_entry, collect, is_ours
 from tacit._compile.fingerprints import digest, package_fingerprint
+from tacit._compile.kernels import known
 from tacit._compile.kinds import Kinds, found
 from tacit._compile.places import cache_root
 from tacit.experiments.engines import make_engine
@@ -62,7 +65,7 @@ def compile_all(experiments: Sequence[Experiment], jobs: int, on_form: Callable[
     Kernels on states of modules outside of the package are left to the processes that run them.
     """
     wanted = dict.fromkeys(form for experiment in experiments for form in forms_of(experiment) if is_ours(form))
-    left = sorted(wanted, key=_size, reverse=True)  # the steps of a policy take the longest by far
+    left = sorted(wanted, key=_amount_of_code, reverse=True)  # the longest first, so that all cores end together
     on_form(_title(left[0]) if left else "", 0, len(wanted))
     for form in make_engine("joblib", jobs).finished(_compile, list(left)):
         left.remove(form)
@@ -89,8 +92,18 @@ def _title(form: Form) -> str:
     return f"{name.rpartition(':')[2]} {state}".strip()
 
 
-def _size(form: Form) -> int:
-    return len(json.dumps(form))
+def _amount_of_code(form: Form) -> int:
+    """Of all kernels that go into a form: a stand-in for the time that its compilation takes."""
+    kernel, first = as_entry(found(form[0])).kernel, form[1][0]
+    steps = kernel.steps(found(first[1])) if kernel.steps is not None else {}
+    met, left = set[Any](), [kernel.function, *steps.values()]
+    while left:
+        function: Any = left.pop()
+        if function not in met:
+            met.add(function)
+            named = (function.__globals__.get(name) for name in function.__code__.co_names)
+            left += [inner for inner in named if isinstance(inner, FunctionType) and inner in known.kernels]
+    return sum(len(function.__code__.co_code) for function in met)
 
 
 def _mark(experiment: Experiment) -> Path | None:
