@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tacit.estimation import _bounds_table, linearised, search, sensitivity
-from tacit.estimation.linearised import best_row, searched_row
+from tacit.estimation.linearised import best_row, row_with_scale, searched_row
 from tacit.estimation.search import Positions, Space, distinct, largest_value, middles
 from tacit.estimation.sensitivity import gradient_diameter, searched_diameter
 from tacit.glm.links import LINKS, Logistic
@@ -62,7 +62,7 @@ def test_middles_halve_an_interval() -> None:
 
 
 @pytest.mark.parametrize("setting", [("logistic", 3.5, 1.0, 0.0), ("probit", 6.0, 1.0, 1.0 / 3.0)])
-def test_rows_of_the_table_are_what_the_search_finds(setting: tuple[str, float, float, float]) -> None:
+def test_scales_of_the_table_are_what_the_search_finds(setting: tuple[str, float, float, float]) -> None:
     name, *bounds = setting
     assert _bounds_table.known_row(LINKS[name], *bounds) is not None
     known, found = best_row(LINKS[name], *bounds), searched_row(LINKS[name], *bounds)
@@ -74,9 +74,22 @@ def test_rows_of_the_table_are_what_the_search_finds(setting: tuple[str, float, 
         assert one == pytest.approx(other, rel=1e-13)
 
 
-def test_diameters_of_the_table_are_what_the_search_finds() -> None:
-    link = LINKS["logistic"]
-    assert gradient_diameter(link, 3.0, 1.0) == pytest.approx(searched_diameter(link, 3.0, 1.0), rel=1e-13)
+@pytest.mark.parametrize("line", _bounds_table.ROWS.strip().splitlines())
+def test_every_row_of_the_table_has_the_sensitivity_of_its_scale(line: str) -> None:
+    """What noise is calibrated to, searched for anew; which scale is best concerns regret alone."""
+    name, *numbers = line.split()
+    theta_bound, reward_bound, blend, scale, row_norm, row_bound = map(float, numbers)
+    found = row_with_scale(LINKS[name], theta_bound, reward_bound, blend, scale)
+    assert row_norm == pytest.approx(found.row_norm, rel=1e-13)
+    assert row_bound == pytest.approx(found.row_bound, rel=1e-13)
+
+
+@pytest.mark.parametrize("line", _bounds_table.DIAMETERS.strip().splitlines())
+def test_every_diameter_of_the_table_is_what_the_search_finds(line: str) -> None:
+    name, *numbers = line.split()
+    theta_bound, reward_bound, diameter = map(float, numbers)
+    assert gradient_diameter(LINKS[name], theta_bound, reward_bound) == diameter
+    assert diameter == pytest.approx(searched_diameter(LINKS[name], theta_bound, reward_bound), rel=1e-13)
 
 
 def test_the_table_is_about_the_links_of_the_package_alone() -> None:

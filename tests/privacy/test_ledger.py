@@ -21,6 +21,7 @@ from tacit.privacy import (
     Ledger,
     PrivacyEvent,
     RenyiRelease,
+    composition,
     epsilon_from,
     epsilon_from_renyi,
 )
@@ -133,6 +134,27 @@ def test_worst_case_is_the_maximum_over_placements(costs: list[tuple[str | None,
     places = [sum(max(s, m) for c, s, m in costs if c == a) for a in present]
     places += [sum(m for c, _, m in costs if c in (a, b)) for a in present for b in present if a < b]
     assert worst_case(costs) == pytest.approx(common + max(places, default=0.0))
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.sampled_from([None, *"abcdefgh"]), st.integers(0, 3)), min_size=1, max_size=14))
+def test_cohorts_that_are_alike_may_be_left_out(rows: int, charged: list[tuple[str | None, int]]) -> None:
+    """Few kinds of events, so that many cohorts are alike: every total is that of all charges, exactly."""
+    budget = Budget(math.inf, 1e-5, rows)
+    events = [release(share, moving=moving) for share, moving in ((0.1, 0.1), (0.2, 0.11), (0.3, 0.2), (0.15, 0.14))]
+    gaussian = [(events[kind], cohort) for cohort, kind in charged]
+    _assert_same_totals(composition._quadratic_totals, gaussian, budget, "gaussian")
+    curves = [curve(0.001 * (1 + kind), tail_delta=1e-7 * (4 - kind), moving_sensitivity=0.5) for kind in range(4)]
+    renyi = [(curves[kind], cohort) for cohort, kind in charged]
+    _assert_same_totals(composition._renyi_totals, renyi, budget, "renyi")
+
+
+def _assert_same_totals(compose: Any, charges: list[Any], budget: Budget, accounting: Any) -> None:
+    whole = compose(charges, budget, None if accounting == "renyi" else accounting)
+    found = composition.totals(charges, budget, accounting, None)
+    told = [(t.mu, t.remaining_mu, t.fits, t.epsilon) for t in (whole, found)]
+    assert told[0] == told[1]
 
 
 def test_moving_cost_matches_brute_force_on_gaussians() -> None:
