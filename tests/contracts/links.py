@@ -18,7 +18,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from tacit.glm.links import Link
+from tacit.glm.links import Link, get_link
+from tacit.glm.shifted import with_base_rate
 from tacit.typing import FloatArray
 
 THETA_BOUNDS = (0.5, 1.0, 2.0, 3.5, 6.0)
@@ -26,6 +27,12 @@ FAR_SCORES = np.array([-700.0, -300.0, -40.0, -37.5, -5.0, -1e-9, 0.0, 1e-9, 0.3
 SAMPLES = 40_000
 STANDARD_ERRORS = 4.0
 _EPS = float(np.finfo(np.float64).eps)
+
+
+def link_called(text: str) -> Link:
+    """A link by its name, such as ``probit``, or shifted to a base rate, such as ``probit at 0.08``."""
+    name, _, rate = text.partition(" at ")
+    return with_base_rate(get_link(name), float(rate) if rate else None)
 
 
 def _grid(theta_bound: float) -> FloatArray:
@@ -40,12 +47,13 @@ def _slopes(function: Callable[[npt.ArrayLike], FloatArray], scores: FloatArray,
 
 
 def check_far_scores(link: Link) -> None:
-    """Finite up to abs(z) = 700, with a mean that never falls."""
+    """Finite up to abs(z) = 700, or somewhat less for a shifted link, with a mean that never falls."""
+    scores = FAR_SCORES * (link.max_score / 700.0)
     for function in (link.mean, link.derivative, link.antiderivative):
-        assert np.all(np.isfinite(function(FAR_SCORES))), f"{link.name}: {function.__name__} is not finite up to 700"
-    assert np.all(link.derivative(FAR_SCORES) >= 0.0), f"{link.name}: the derivative is negative somewhere"
-    assert np.all(np.diff(link.mean(FAR_SCORES)) >= 0.0), f"{link.name}: the mean falls somewhere"
-    variances = link.variance_bound(FAR_SCORES, link.default_reward_bound)
+        assert np.all(np.isfinite(function(scores))), f"{link.name}: {function.__name__} is not finite up to 700"
+    assert np.all(link.derivative(scores) >= 0.0), f"{link.name}: the derivative is negative somewhere"
+    assert np.all(np.diff(link.mean(scores)) >= 0.0), f"{link.name}: the mean falls somewhere"
+    variances = link.variance_bound(scores, link.default_reward_bound)
     assert np.all(np.isfinite(variances) & (variances >= 0.0)), f"{link.name}: variance bound is not a variance"
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.contracts.links import link_called
 
 from tacit.estimation.gradient import clipped_gradient_sum, gradient_grid
 from tacit.estimation.sensitivity import gradient_diameter
@@ -31,7 +32,7 @@ def _gradient(
 ) -> FloatArray:
     out = np.empty(theta.shape[0])
     selection = Selection(_buffer(features, rewards, mask), mark)
-    clipped_gradient_sum(link.code, selection, theta, reward_bound, bound, gradient_grid(bound, grid), out)
+    clipped_gradient_sum(link.form, selection, theta, reward_bound, bound, gradient_grid(bound, grid), out)
     return out
 
 
@@ -54,7 +55,7 @@ def test_is_the_gradient_when_nothing_is_clipped(name: str) -> None:
     theta = rng.normal(size=4)
     bound = LINKS[name].residual_bound(float(np.linalg.norm(theta)), 1.0)
     expected = np.empty(4)
-    evaluate(LINKS[name].code, Selection(_buffer(features, rewards), ALL_ROWS), theta, expected, np.empty((4, 4)))
+    evaluate(LINKS[name].form, Selection(_buffer(features, rewards), ALL_ROWS), theta, expected, np.empty((4, 4)))
     found = _gradient(LINKS[name], features, rewards, theta, bound)
     np.testing.assert_allclose(found, expected, atol=1e-6 * bound)
 
@@ -113,10 +114,14 @@ def _most_distant(link: Link, theta_bound: float, reward_bound: float, seed: int
         ("probit", 2.0, 1.0),
         ("identity", 2.0, 1.0),
         ("log", 1.0, 10.0),
+        ("logistic at 0.01", 3.0, 1.0),
+        ("probit at 0.9", 2.0, 1.0),
+        ("identity at 0.3", 1.0, 1.0),
+        ("log at 0.1", 1.5, 5.0),
     ],
 )
 def test_the_diameter_is_never_exceeded_and_nearly_attained(name: str, theta_bound: float, reward_bound: float) -> None:
-    link = LINKS[name]
+    link = link_called(name)
     claimed = gradient_diameter(link, theta_bound, reward_bound)
     found = _most_distant(link, theta_bound, reward_bound, seed=0)
     assert 0.985 * claimed <= found <= claimed
@@ -127,6 +132,8 @@ def test_known_diameters() -> None:
     # At theta = 0 the mean is 1/2, and residuals are +-1/2 on the whole ball.
     assert gradient_diameter(LINKS["probit"], 1e-9, 1.0) == pytest.approx(1.0, abs=0.01)
     assert 1.4 < gradient_diameter(LINKS["logistic"], 3.0, 1.0) < 1.43
+    # Nor is it 1/2 with a base rate: residuals of -0.99 everywhere are almost twice as far apart.
+    assert gradient_diameter(link_called("probit at 0.01"), 1e-9, 1.0) == pytest.approx(1.98, abs=0.01)
 
 
 @settings(max_examples=200, deadline=None)

@@ -6,7 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from tests.contracts.links import link_called
 
+from tacit.estimation import linearised
 from tacit.estimation.linearised import LinearisedRow, best_row, blended_weight, row_with_scale
 from tacit.glm.links import LINKS, mean
 from tacit.linalg.packing import packed
@@ -20,13 +22,19 @@ CASES = [
     ("probit", 2.0, 1.0, 0.0),
     ("identity", 2.0, 2.0, 0.0),
     ("log", 1.5, 12.0, 1.0 / 3.0),
+    ("logistic at 0.01", 3.5, 1.0, 1.0 / 3.0),
+    ("logistic at 0.01", 3.5, 1.0, 1.0),
+    ("logistic at 0.9", 2.0, 1.0, 0.0),
+    ("probit at 0.08", 1.0, 1.0, 1.0 / 3.0),
+    ("identity at 0.3", 1.0, 1.0, 0.0),
+    ("log at 0.1", 1.5, 5.0, 1.0 / 3.0),
 ]
 
 
 def contribution(row: LinearisedRow, theta: FloatArray, x: FloatArray, reward: float) -> FloatArray:
     z = float(x @ theta)
-    weight = blended_weight(row.link.code, row.blend, z)
-    response = reward - mean(row.link.code, z) + weight * z
+    weight = blended_weight(row.link.form, row.blend, z)
+    response = reward - mean(row.link.form, z) + weight * z
     return np.concatenate([packed(weight * np.outer(x, x)), row.scale * response * x])
 
 
@@ -39,7 +47,7 @@ def unit(rng: np.random.Generator, dim: int) -> FloatArray:
 def test_no_pair_of_rows_exceeds_the_bounds_and_some_come_close(
     link: str, bound: float, reward: float, blend: float
 ) -> None:
-    row = best_row(LINKS[link], bound, reward, blend)
+    row = best_row(link_called(link), bound, reward, blend)
     rng = np.random.default_rng(1)
     in_place, longest = 0.0, 0.0
     for _ in range(6000):
@@ -61,7 +69,7 @@ def test_no_pair_of_rows_exceeds_the_bounds_and_some_come_close(
 @pytest.mark.parametrize(("link", "bound", "reward", "blend"), CASES)
 def test_bound_agrees_with_a_fine_grid(link: str, bound: float, reward: float, blend: float) -> None:
     """Independent of the kernel: angles and q on a grid, in NumPy."""
-    row = best_row(LINKS[link], bound, reward, blend)
+    row = best_row(link_called(link), bound, reward, blend)
     angles = np.linspace(0.0, np.pi, 181)
     z = bound * np.cos(angles)
     tangent, means = row.link.derivative(z), row.link.mean(z)
@@ -96,8 +104,8 @@ def test_at_theta_star_the_regression_is_exact_in_expectation(blend: float) -> N
     """E[y x] = w x x' theta* when the row is linearised at theta*."""
     link, theta, x = LINKS["logistic"], np.array([1.0, -2.0]), np.array([0.6, 0.5])
     z = float(x @ theta)
-    weight = blended_weight(link.code, blend, z)
-    expected_response = mean(link.code, z) - mean(link.code, z) + weight * z
+    weight = blended_weight(link.form, blend, z)
+    expected_response = mean(link.form, z) - mean(link.form, z) + weight * z
     np.testing.assert_allclose(expected_response * x, weight * np.outer(x, x) @ theta)
 
 
@@ -105,3 +113,15 @@ def test_a_larger_scale_costs_more() -> None:
     link = LINKS["probit"]
     bounds = [row_with_scale(link, 2.0, 1.0, 0.0, scale).row_bound for scale in (0.1, 0.5, 2.0)]
     assert bounds == sorted(bounds)
+
+
+def test_the_step_of_the_secant_at_score_0_is_in_the_bound() -> None:
+    """mu''(0) = 0 for logistic, and not for it at a base rate: the limit that replaces the secant is off by more."""
+    below, above = math.nextafter(1e-5, 0.0), 1e-5
+    steps = {}
+    for name in ("logistic", "logistic at 0.2"):
+        link = link_called(name)
+        steps[name] = abs(blended_weight(link.form, 1.0, below) - blended_weight(link.form, 1.0, above))
+    assert steps["logistic"] < 1e-10 < 1e-7 < steps["logistic at 0.2"]
+    assert steps["logistic at 0.2"] <= linearised._step(link_called("logistic at 0.2"), 1.0, 1.0, 0.5)
+    assert linearised._step(LINKS["logistic"], 1.0, 1.0, 0.5) == 0.0

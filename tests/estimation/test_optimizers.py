@@ -283,7 +283,6 @@ def test_indefinite_released_matrix_is_survived() -> None:
 
 def test_under_exact_noise_the_estimate_is_a_function_of_grid_values(make: Maker) -> None:
     """With the noise that a replaced row implies, which makes the released sums the same, no bit differs."""
-    pytest.importorskip("opendp")
     from tacit.privacy import ExactNoise
 
     rows, noise, optimizer = _rows(12), ExactNoise(2.0**-16), make(PROBLEM, 1.0)

@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.contracts.links import link_called
 
 from tacit.estimation import _bounds_table, linearised, search, sensitivity
 from tacit.estimation.linearised import best_row, row_with_scale, searched_row
 from tacit.estimation.search import Positions, Space, distinct, largest_value, middles
 from tacit.estimation.sensitivity import gradient_diameter, searched_diameter
 from tacit.glm.links import LINKS, Logistic
+from tacit.glm.shifted import ShiftedLink
 
 SHIFTS = linearised._Shifts(LINKS["logistic"], 3.0, 1.0, 1.0 / 3.0, 0.4, 1.5, 0.25)
 DISTANCES = sensitivity._Distances(LINKS["probit"], 2.0, 1.0, (0.8, 1.8, 1.8), 0.2)
@@ -61,7 +63,7 @@ def test_middles_halve_an_interval() -> None:
     assert middles(2, np.arange(4), 8.0).tolist() == [1.0, 3.0, 5.0, 7.0]
 
 
-@pytest.mark.parametrize("setting", [("logistic", 3.5, 1.0, 0.0), ("probit", 6.0, 1.0, 1.0 / 3.0)])
+@pytest.mark.parametrize("setting", [("logistic", 3.5, 1.0, 0.75), ("probit", 6.0, 1.0, 0.5)])
 def test_scales_of_the_table_are_what_the_search_finds(setting: tuple[str, float, float, float]) -> None:
     name, *bounds = setting
     assert _bounds_table.known_row(LINKS[name], *bounds) is not None
@@ -98,3 +100,17 @@ def test_the_table_is_about_the_links_of_the_package_alone() -> None:
 
     assert _bounds_table.known_diameter(Logistic(), 3.0, 1.0) is None
     assert _bounds_table.known_row(Steep(), 3.0, 1.0, 0.0) is None
+
+
+def test_the_table_is_not_about_shifted_links() -> None:
+    """Rewards of a shifted link are not centred: the noise for centred ones would be too small."""
+    for name in LINKS:
+        shifted = ShiftedLink(LINKS[name], -0.5)
+        for line in _bounds_table.ROWS.strip().splitlines() + _bounds_table.DIAMETERS.strip().splitlines():
+            numbers = tuple(map(float, line.split()[1:]))
+            assert _bounds_table.known_row(shifted, *numbers[:3]) is None
+            assert _bounds_table.known_diameter(shifted, *numbers[:2]) is None
+    rare, known = link_called("logistic at 0.01"), best_row(LINKS["logistic"], 3.5, 1.0, 1.0 / 3.0)
+    assert row_with_scale(rare, 3.5, 1.0, 1.0 / 3.0, known.scale).row_bound > 1.4 * known.row_bound
+    assert gradient_diameter(rare, 1.0, 1.0) > 1.4 * gradient_diameter(LINKS["logistic"], 1.0, 1.0)
+    assert best_row(link_called("logistic at 0.5"), 3.5, 1.0, 1.0 / 3.0) == known

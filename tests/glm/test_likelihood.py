@@ -38,7 +38,7 @@ def _reference(
     selection = Selection(rows_of(features, rewards), ALL_ROWS)
 
     def objective(theta: npt.NDArray[np.float64]) -> tuple[float, FloatArray]:
-        value = evaluate(LINKS[name].code, selection, np.ascontiguousarray(theta), gradient, hessian)
+        value = evaluate(LINKS[name].form, selection, np.ascontiguousarray(theta), gradient, hessian)
         return value + 0.5 * ridge * float(theta @ theta), gradient + ridge * theta
 
     if not constraints:
@@ -96,7 +96,7 @@ def test_on_the_ball_the_gradient_points_to_its_center(name: str) -> None:
     assert np.linalg.norm(result.theta) == pytest.approx(radius)
     gradient = np.empty(3)
     evaluate(
-        LINKS[name].code, Selection(rows_of(features, rewards), ALL_ROWS), result.theta, gradient, np.empty((3, 3))
+        LINKS[name].form, Selection(rows_of(features, rewards), ALL_ROWS), result.theta, gradient, np.empty((3, 3))
     )
     multiplier = -float(gradient @ result.theta) / radius**2
     assert multiplier > 0.0
@@ -153,11 +153,11 @@ def test_log_link_from_above() -> None:
 def test_a_fit_that_ends_early_is_no_worse_than_its_start() -> None:
     features, rewards = _instance("log", seed=9)
     selection, start = Selection(rows_of(features, rewards), ALL_ROWS), np.full(4, 3.0)
-    losses = [evaluate(LINKS["log"].code, selection, start, np.empty(4), np.empty((4, 4)))]
+    losses = [evaluate(LINKS["log"].form, selection, start, np.empty(4), np.empty((4, 4)))]
     for limit in range(1, 6):
         found = fit("log", features, rewards, start=start, max_iterations=limit)
         assert found.iterations == limit
-        losses.append(evaluate(LINKS["log"].code, selection, found.theta, np.empty(4), np.empty((4, 4))))
+        losses.append(evaluate(LINKS["log"].form, selection, found.theta, np.empty(4), np.empty((4, 4))))
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < losses[0]
 
@@ -175,7 +175,9 @@ def test_kernel_uses_what_is_held_and_marked_without_copies() -> None:
     buffer[:400], longer[:400] = features, rewards
     rows = RowBuffer(buffer, longer, (np.arange(500) % 2).astype(np.uint8), count(400))
     theta = np.zeros(4)
-    status, _, _ = fit_kernel(Objective(0, Selection(rows, 1), 1.0), np.inf, Limits(1e-9, 50), theta)
+    status, _, _ = fit_kernel(
+        Objective(LINKS["logistic"].form, Selection(rows, 1), 1.0), np.inf, Limits(1e-9, 50), theta
+    )
     assert status == CONVERGED
     np.testing.assert_allclose(theta, fit("logistic", features[1::2], rewards[1::2], ridge=1.0).theta)
 

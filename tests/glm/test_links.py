@@ -15,7 +15,7 @@ from scipy import integrate, special, stats
 from tacit.errors import InvalidInput
 from tacit.glm import links
 from tacit.glm.link_names import LinkName
-from tacit.glm.links import LINKS, Link, get_link
+from tacit.glm.links import LINKS, Link, LinkForm, get_link
 
 
 @pytest.fixture(params=list(LINKS))
@@ -115,9 +115,9 @@ def test_variance_bounds() -> None:
 def test_kernels_refuse_an_unknown_code(code: int) -> None:
     for function in (links.mean, links.derivative, links.antiderivative):
         with pytest.raises(ValueError, match="unknown link code"):
-            function(code, 0.5)
+            function(LinkForm(code, 0.0), 0.5)
     with pytest.raises(ValueError, match="unknown link code"):
-        links.sample_reward(code, 0.5, 1.0, 0.3)
+        links.sample_reward(LinkForm(code, 0.0), 0.5, 1.0, 0.3)
 
 
 def test_codes_of_the_packages_links() -> None:
@@ -143,9 +143,9 @@ def test_unknown_name_lists_what_is_possible(link: Link) -> None:
 
 def test_scalar_kernels_agree_with_the_arrays(link: Link) -> None:
     for z in (-3.0, 0.0, 2.5):
-        assert links.mean(link.code, z) == link.mean(z)
-        assert links.derivative(link.code, z) == link.derivative(z)
-        assert links.antiderivative(link.code, z) == link.antiderivative(z)
+        assert links.mean(link.form, z) == link.mean(z)
+        assert links.derivative(link.form, z) == link.derivative(z)
+        assert links.antiderivative(link.form, z) == link.antiderivative(z)
         rewards = link.sample_rewards(np.full(5, z), 1.0, np.linspace(0.1, 0.9, 5))
-        single = [links.sample_reward(link.code, links.mean(link.code, z), 1.0, u) for u in np.linspace(0.1, 0.9, 5)]
+        single = [links.sample_reward(link.form, links.mean(link.form, z), 1.0, u) for u in np.linspace(0.1, 0.9, 5)]
         assert list(rewards) == single

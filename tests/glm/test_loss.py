@@ -18,7 +18,7 @@ def _data(seed: int) -> RowBuffer:
 
 
 def _loss(name: str, rows: RowBuffer, theta: FloatArray, mark: int = ALL_ROWS) -> float:
-    return float(evaluate(LINKS[name].code, Selection(rows, mark), theta, np.empty(4), np.empty((4, 4))))
+    return float(evaluate(LINKS[name].form, Selection(rows, mark), theta, np.empty(4), np.empty((4, 4))))
 
 
 @pytest.mark.parametrize("name", list(LINKS))
@@ -34,7 +34,7 @@ def test_it_is_the_sum_over_the_selected_rows(name: str, mark: int) -> None:
 @pytest.mark.parametrize("name", list(LINKS))
 @pytest.mark.parametrize("mark", [ALL_ROWS, 0, 1])
 def test_gradient_and_hessian_match_finite_differences(name: str, mark: int) -> None:
-    code, h = LINKS[name].code, 1e-5
+    code, h = LINKS[name].form, 1e-5
     selection, theta = Selection(_data(3), mark), np.random.default_rng(3).normal(size=4)
     gradient, hessian = np.empty(4), np.empty((4, 4))
     evaluate(code, selection, theta, gradient, hessian)

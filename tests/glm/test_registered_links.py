@@ -19,7 +19,7 @@ from tacit._compile import as_entry, kernel
 from tacit.errors import InvalidInput
 from tacit.glm import link_names, links
 from tacit.glm.link_table import CAPACITY, FIRST_CODE
-from tacit.glm.links import LINKS, ClickLink, LinkKernels, get_link, register_link
+from tacit.glm.links import LINKS, ClickLink, LinkForm, LinkKernels, get_link, register_link
 
 ROOT = Path(__file__).parents[2]
 
@@ -114,7 +114,7 @@ for name in ("steep", "twin", "logistic"):
     link, scores = get_link(name), np.linspace(-3.0, 3.0, 7)
     found += [list(function(scores)) for function in (link.mean, link.derivative, link.antiderivative)]
     found.append(list(link.sample_rewards(scores, 1.0, 0.4)))
-    found.append([links.mean(link.code, 0.2), links.derivative(link.code, 0.2), links.antiderivative(link.code, 0.2)])
+    found.append([links.mean(link.form, 0.2), links.derivative(link.form, 0.2), links.antiderivative(link.form, 0.2)])
     contexts = np.random.default_rng(5).uniform(-0.5, 0.5, (40, 6, 3))
     policy = tacit.make_policy("greedy-mle", dim=3, link=name, theta_bound=2.0, seed=7)
     found.append([int(arm) for arm in policy.play(contexts, (contexts[:, :, 0] > 0.1).astype(float))])
@@ -209,14 +209,14 @@ def test_a_registered_link_keeps_the_contract_and_is_known_by_its_name() -> None
         get_link("cauchit")
     link = Cauchit()
     with pytest.raises(InvalidInput, match="cauchit is not registered"):
-        _ = link.code
+        _ = link.form
     register_link(link)
     assert get_link("cauchit") is link
     assert list(LINKS) == list(link_names.LINK_NAMES) == ["logistic", "probit", "identity", "log", "cauchit"]
     check_link(link)
     for z in (-3.0, 0.0, 2.5):
-        assert links.mean(link.code, z) == link.mean(z) == pytest.approx(0.5 + math.atan(z) / math.pi)
-        assert links.sample_reward(link.code, 0.3, 2.0, 0.1) == 2.0
+        assert links.mean(link.form, z) == link.mean(z) == pytest.approx(0.5 + math.atan(z) / math.pi)
+        assert links.sample_reward(link.form, 0.3, 2.0, 0.1) == 2.0
     with pytest.raises(InvalidInput, match="log, cauchit, got 'cloglog'"):
         get_link("cloglog")
 
@@ -224,7 +224,7 @@ def test_a_registered_link_keeps_the_contract_and_is_known_by_its_name() -> None
 @pytest.mark.usefixtures("only_here")
 def test_a_link_that_is_registered_again_leaves_earlier_codes_as_they_were() -> None:
     register_link(Cauchit())
-    before = get_link("cauchit").code
+    before = get_link("cauchit").form
 
     def renewed() -> Any:
         class Cauchit(ClickLink):
@@ -239,12 +239,12 @@ def test_a_link_that_is_registered_again_leaves_earlier_codes_as_they_were() -> 
         return Cauchit()
 
     register_link(renewed())
-    after = get_link("cauchit").code
+    after = get_link("cauchit").form
     assert after != before
     assert (links.mean(before, 0.0), links.mean(after, 0.0)) == (0.5, 0.25)
     register_link(get_link("cauchit"))  # type: ignore[arg-type]
-    assert get_link("cauchit").code == after
-    assert Cauchit().code == before
+    assert get_link("cauchit").form == after
+    assert Cauchit().form == before
 
 
 class Bare(ClickLink):
@@ -278,36 +278,36 @@ def test_what_cannot_be_registered_or_used_says_why() -> None:
             register_link(Bare(taken, *functions))
     register_link(Bare("untyped", lambda z: "text", *functions[1:]))
     with pytest.raises(InvalidInput, match="link untyped: numba cannot compile <lambda>"):
-        _ = get_link("untyped").code
+        _ = get_link("untyped").form
     register_link(Bare("whole", lambda z: 1, *functions[1:]))
-    assert links.mean(get_link("whole").code, 0.3) == 1.0
+    assert links.mean(get_link("whole").form, 0.3) == 1.0
 
 
 @pytest.mark.usefixtures("only_here")
 def test_a_function_that_fails_is_not_called_again() -> None:
     register_link(Bare("fragile", _fails_above_one, lambda z: 1.0, lambda z: 0.5 * z * z))
     mean, derivative = as_entry(links.mean), as_entry(links.derivative)
-    code = get_link("fragile").code
-    assert mean(code, 0.5) == 0.5
-    assert math.isnan(mean(code, math.nan))  # no fault of the function's
-    assert mean(code, 0.5) == 0.5
-    assert math.isnan(mean(code, 2.0))
+    form = get_link("fragile").form
+    assert mean(form, 0.5) == 0.5
+    assert math.isnan(mean(form, math.nan))  # no fault of the function's
+    assert mean(form, 0.5) == 0.5
+    assert math.isnan(mean(form, 2.0))
     for _ in range(2):
         with pytest.raises(ValueError, match="whose function raised an error or gave NaN"):
-            mean(code, 0.5)
-    assert derivative(code, 0.5) == 1.0
+            mean(form, 0.5)
+    assert derivative(form, 0.5) == 1.0
 
 
 def test_interpreted_it_raises_its_own_error_and_a_nan_is_one() -> None:
     register_link(Bare("fragile too", _fails_above_one, lambda z: math.nan, lambda z: 0.5 * z * z))
-    code = get_link("fragile too").code
+    form = get_link("fragile too").form
     with pytest.raises(ValueError, match="too far"):
-        links.mean(code, 2.0)
+        links.mean(form, 2.0)
     with pytest.raises(ValueError, match="whose function raised an error or gave NaN"):
-        links.derivative(code, 0.5)
+        links.derivative(form, 0.5)
 
 
 @pytest.mark.parametrize("code", [FIRST_CODE - 1, FIRST_CODE + CAPACITY - 1, FIRST_CODE + CAPACITY, 2**40, -(2**40)])
 def test_codes_of_nothing_are_refused(code: int) -> None:
     with pytest.raises(ValueError, match="unknown link code"):
-        links.mean(code, 0.5)
+        links.mean(LinkForm(code, 0.0), 0.5)

@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit._compile import allocating_entry
 from tacit.errors import InvalidInput
-from tacit.glm.links import mean
+from tacit.glm.links import LinkForm, mean
 from tacit.glm.rows import Selection, has_mark
 from tacit.linalg.solve import dot
 from tacit.typing import FloatArray
@@ -39,7 +39,7 @@ def gradient_grid(residual_bound: float, noise_grid: float | None) -> float:
 
 @allocating_entry
 def clipped_gradient_sum(
-    link: int,
+    link: LinkForm,
     selection: Selection,
     theta: FloatArray,
     reward_bound: float,

@@ -35,7 +35,8 @@ import numpy.typing as npt
 from tacit._compile import kernel
 from tacit.estimation._bounds_table import known_row
 from tacit.estimation.search import Best, Positions, distinct, largest_value, mapped, middles
-from tacit.glm.links import Link, derivative, mean
+from tacit.glm.links import Link, LinkForm, derivative, mean
+from tacit.glm.shifted import ShiftedLink
 from tacit.typing import FloatArray
 
 _TOLERANCES = (0.002, 0.01, 0.04)
@@ -48,7 +49,7 @@ _SMALLEST_SCORE = 1e-5
 
 
 @kernel
-def blended_weight(link: int, blend: float, z: float) -> float:
+def blended_weight(link: LinkForm, blend: float, z: float) -> float:
     """(1 - blend) mu'(z) + blend (mu(z) - mu(0)) / z."""
     tangent = derivative(link, z)
     if blend == 0.0:
@@ -175,6 +176,18 @@ def _rate(link: Link, theta_bound: float, reward_bound: float, scale: float) -> 
     return math.hypot(matrix, scale * (2.0 * curvature * theta_bound**2 + response))
 
 
+def _step(link: Link, theta_bound: float, blend: float, scale: float) -> float:
+    """How far v jumps where the secant gives way to its limit, which no rate bounds.
+
+    w moves by at most b c 1e-5 / 2.  Left out unless the link is shifted: mu''(0) = 0 for logistic and probit, so that
+    it is 1e-11 there (docs/theory.md#the-supremum).
+    """
+    if not isinstance(link, ShiftedLink):
+        return 0.0
+    weight = 0.5 * blend * link.curvature_bound(theta_bound) * _SMALLEST_SCORE
+    return weight * math.hypot(1.0, scale * _SMALLEST_SCORE)
+
+
 @lru_cache(maxsize=256)
 def row_with_scale(
     link: Link,
@@ -186,12 +199,13 @@ def row_with_scale(
 ) -> LinearisedRow:
     """The row for a given ``scale``; falls back to the triangle inequality where branch and bound runs out."""
     rate = _rate(link, theta_bound, reward_bound, scale)
-    longest = _longest_row(link, reward_bound, blend, scale, theta_bound, rate)
+    step = _step(link, theta_bound, blend, scale)
+    longest = _longest_row(link, reward_bound, blend, scale, theta_bound, rate) + step
     shift = 2.0 * longest
     for tolerance in tolerances:
         found = _largest_shift(_Shifts(link, theta_bound, reward_bound, blend, scale, rate, tolerance))
         if math.isfinite(found):
-            shift = min(shift, found)
+            shift = min(shift, found + 2.0 * step)
             break
     bound = max(shift, math.sqrt(2.0) * longest)
     return LinearisedRow(link, theta_bound, reward_bound, blend, scale, longest, bound)
@@ -202,7 +216,7 @@ def best_row(link: Link, theta_bound: float, reward_bound: float, blend: float) 
     """The row whose ``scale`` least disturbs directions across theta.
 
     Noise of variance D^2 on the stream moves b by D^2 / s^2 and H theta by D^2 |theta|^2 / 2 in a direction
-    orthogonal to theta: minimise their sum, with |theta| = S.
+    orthogonal to theta; shrinkage takes half of the latter away.  Minimise their sum, with |theta| = S.
     """
     known = known_row(link, theta_bound, reward_bound, blend)
     if known is None:
@@ -217,7 +231,7 @@ def searched_row(link: Link, theta_bound: float, reward_bound: float, blend: flo
     def disturbance(log_scale: float) -> float:
         scale = unit * math.exp(log_scale)
         row = row_with_scale(link, theta_bound, reward_bound, blend, scale, (0.05,))
-        return row.row_bound**2 * (1.0 / scale**2 + 0.5 * theta_bound**2)
+        return row.row_bound**2 * (1.0 / scale**2 + 0.25 * theta_bound**2)
 
     best = min(np.linspace(-1.5, 1.5, 13), key=disturbance)
     return row_with_scale(link, theta_bound, reward_bound, blend, unit * math.exp(float(best)))

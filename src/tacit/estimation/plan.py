@@ -171,7 +171,7 @@ def gradient_sum(problem: Problem, rows: Selection, theta: FloatArray, grid: flo
     """The exact gradient sum at a public ``theta``, before its noise."""
     total = np.empty(problem.dim)
     bounds = (problem.reward_bound, problem.residual_bound)
-    clipped_gradient_sum(problem.link.code, rows, theta, *bounds, grid, total)
+    clipped_gradient_sum(problem.link.form, rows, theta, *bounds, grid, total)
     return total
 
 

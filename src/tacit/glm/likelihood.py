@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tacit._compile import allocating_kernel, as_entry, inlined_kernel, kernel
 from tacit.errors import InvalidInput
-from tacit.glm.links import Link, get_link
+from tacit.glm.links import Link, LinkForm, get_link
 from tacit.glm.loss import evaluate
 from tacit.glm.rows import ALL_ROWS, Selection, has_mark, rows_of
 from tacit.linalg.projection import Ellipsoid, project_ellipsoid_metric
@@ -62,7 +62,7 @@ class Fit:
 class Objective(NamedTuple):
     """The function of theta that a fit minimises: the loss of the selected rows, and a ridge."""
 
-    link: int
+    link: LinkForm
     selection: Selection
     ridge: float
 
@@ -219,7 +219,7 @@ def fit(
     theta = np.zeros(dim) if start is None else np.array(start, dtype=np.float64)
     if theta.shape != (dim,) or not np.all(np.isfinite(theta)):
         raise InvalidInput(f"start must be finite with shape {(dim,)}, got shape {theta.shape}")
-    objective = Objective(get_link(link).code, Selection(rows, ALL_ROWS), float(ridge))
+    objective = Objective(get_link(link).form, Selection(rows, ALL_ROWS), float(ridge))
     limits = Limits(float(tolerance), int(max_iterations))
     code, iterations, gradient_norm = _fit(objective, float(ball_radius), limits, theta)
     return Fit(theta, _STATUS[code], iterations, gradient_norm)

@@ -16,9 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import InvalidInput
-from tacit.glm.link_kernels import MAX_SCORE, evaluate_each, sample_each
+from tacit.glm.link_kernels import MAX_SCORE, LinkForm, evaluate_each, sample_each
 from tacit.glm.link_table import ANTIDERIVATIVE, DERIVATIVE, MEAN, LinkKernels, code_of
 from tacit.typing import FloatArray
+
+_HALVINGS = 80
+"""After which [-700, 700] is shorter than the distance of numbers, except close to 0."""
 
 
 class Link(ABC):
@@ -42,8 +45,13 @@ class Link(ABC):
         """What users call the link."""
 
     @property
+    def form(self) -> LinkForm:
+        """The link as kernels take it."""
+        return LinkForm(self.code, 0.0)
+
+    @property
     def code(self) -> int:
-        """What compiled kernels know the link by."""
+        """What kernels know its functions by."""
         raise InvalidInput(f"the link {self.name} has no compiled kernels, so that no policy can use it")
 
     @abstractmethod
@@ -80,19 +88,39 @@ class Link(ABC):
         """R for a simulated instance whose parameter has this norm: no mean is above it."""
 
     @property
+    def max_score(self) -> float:
+        """Mean, derivative and antiderivative are finite for every score up to it, and down to its negative."""
+        return MAX_SCORE
+
+    @property
     def has_negative_means(self) -> bool:
         """Whether some scores have no reward in [0, R] with their mean, so that a simulation must avoid them."""
         return float(self.mean(-MAX_SCORE)) < 0.0
 
     def mean_range(self, theta_bound: float) -> tuple[float, float]:
         """Smallest and largest mean over [-S, S]; mu is increasing."""
-        bound = checked_bound(theta_bound)
+        bound = self._checked_bound(theta_bound)
         return float(self.mean(-bound)), float(self.mean(bound))
 
     def derivative_bounds(self, theta_bound: float) -> tuple[float, float]:
         """Smallest and largest mu' over [-S, S], exact: mu' is monotone between critical scores."""
         values = self.derivative(self._critical_scores(theta_bound))
         return float(np.min(values)), float(np.max(values))
+
+    def curvature_between(self, low: float, high: float) -> float:
+        """Bound on abs(mu'') over [low, high]: that of [-S, S] with S large enough, unless a link knows better."""
+        return self.curvature_bound(max(abs(low), abs(high)))
+
+    def score_of(self, mean: float) -> float:
+        """The score whose mean this is, by halving; ``mean`` must lie between those of -700 and 700."""
+        low, high = -MAX_SCORE, MAX_SCORE
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            found = float(self.mean(middle))
+            if found == mean:
+                return middle
+            low, high = (middle, high) if found < mean else (low, middle)
+        return 0.5 * (low + high)
 
     def kappa(self, theta_bound: float) -> float:
         """1 / min mu' over [-S, S]; infinite where mu' underflows."""
@@ -129,12 +157,16 @@ class Link(ABC):
 
     def _critical_scores(self, theta_bound: float) -> FloatArray:
         """Both ends of [-S, S], 0, and the inflections inside."""
-        bound = checked_bound(theta_bound)
+        bound = self._checked_bound(theta_bound)
         return np.array([-bound, 0.0, bound, *(z for z in self.inflections if abs(z) < bound)])
+
+    def _checked_bound(self, theta_bound: float) -> float:
+        """S, if kernels are finite over [-S, S]."""
+        return checked_bound(theta_bound, self.max_score)
 
 
 class CompiledLink(Link):
-    """A link that compiled kernels know by its code: what policies and environments run.
+    """A link that kernels know by its code: what policies and environments run.
 
     The package's links have branches in ``tacit.glm.link_kernels``.  One from outside states its ``kernels`` and is
     given a code by ``tacit.glm.links.register_link``.
@@ -147,24 +179,24 @@ class CompiledLink(Link):
 
     @property
     def code(self) -> int:
-        """What compiled kernels know the link by; for a link from outside, in this process only."""
+        """What kernels know its functions by; for a link from outside, in this process only."""
         return code_of(self.name, self.kernels)
 
     def mean(self, scores: npt.ArrayLike) -> FloatArray:
         """mu, elementwise."""
-        return evaluate_each(MEAN, self.code, scores)
+        return evaluate_each(MEAN, self.form, scores)
 
     def derivative(self, scores: npt.ArrayLike) -> FloatArray:
         """mu', elementwise."""
-        return evaluate_each(DERIVATIVE, self.code, scores)
+        return evaluate_each(DERIVATIVE, self.form, scores)
 
     def antiderivative(self, scores: npt.ArrayLike) -> FloatArray:
         """An antiderivative of mu, elementwise."""
-        return evaluate_each(ANTIDERIVATIVE, self.code, scores)
+        return evaluate_each(ANTIDERIVATIVE, self.form, scores)
 
     def sample_rewards(self, scores: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
         """Rewards in [0, R] of a simulated user at each score."""
-        return sample_each(self.code, scores, reward_bound, uniforms)
+        return sample_each(self.form, scores, reward_bound, uniforms)
 
 
 class ClickLink(CompiledLink):
@@ -187,8 +219,8 @@ def bounded_variance(means: FloatArray, reward_bound: float) -> FloatArray:
     return np.asarray(inside * (reward_bound - inside))
 
 
-def checked_bound(theta_bound: float) -> float:
+def checked_bound(theta_bound: float, max_score: float = MAX_SCORE) -> float:
     """S, if kernels are finite over [-S, S]."""
-    if not 0.0 <= theta_bound <= MAX_SCORE:
-        raise InvalidInput(f"theta_bound must lie in [0, {MAX_SCORE:g}], got {theta_bound}")
+    if not 0.0 <= theta_bound <= max_score:
+        raise InvalidInput(f"theta_bound must lie in [0, {max_score:g}], got {theta_bound}")
     return float(theta_bound)

@@ -19,6 +19,7 @@ from tacit.glm.link_kernels import (
     MAX_RATE,
     MAX_SCORE,
     PROBIT,
+    LinkForm,
     antiderivative,
     derivative,
     mean,
@@ -38,6 +39,7 @@ __all__ = [
     "ClickLink",
     "CompiledLink",
     "Link",
+    "LinkForm",
     "LinkKernels",
     "antiderivative",
     "bounded_variance",
@@ -64,6 +66,15 @@ class Logistic(ClickLink):
         checked_bound(theta_bound)
         return 1.0 / (6.0 * math.sqrt(3.0))
 
+    def curvature_between(self, low: float, high: float) -> float:
+        """mu' abs(1 - 2 mu): it rises to its two peaks at abs(z) = log(2 + sqrt(3)) and falls beyond."""
+        ends = _peak_and_ends(low, high, math.log(2.0 + math.sqrt(3.0)))
+        return float(np.max(self.derivative(ends) * np.abs(1.0 - 2.0 * self.mean(ends))))
+
+    def score_of(self, mean: float) -> float:
+        """log(mu / (1 - mu))."""
+        return math.log(mean) - math.log1p(-mean)
+
 
 class Probit(ClickLink):
     """mu = Phi(z): clicks whose hidden utility is Gaussian."""
@@ -78,6 +89,11 @@ class Probit(ClickLink):
         checked_bound(theta_bound)
         return INV_SQRT_2PI * math.exp(-0.5)
 
+    def curvature_between(self, low: float, high: float) -> float:
+        """abs(z) phi(z): it rises to its two peaks at abs(z) = 1 and falls beyond."""
+        ends = _peak_and_ends(low, high, 1.0)
+        return float(np.max(np.abs(ends) * self.derivative(ends)))
+
 
 class Identity(ClickLink):
     """mu = z: linear rewards."""
@@ -91,6 +107,10 @@ class Identity(ClickLink):
         """0: the weight is constant."""
         checked_bound(theta_bound)
         return 0.0
+
+    def score_of(self, mean: float) -> float:
+        """The mean itself."""
+        return float(mean)
 
     def simulated_reward_bound(self, theta_norm: float) -> float:
         """The largest mean."""
@@ -111,6 +131,14 @@ class Log(CompiledLink):
         """exp(S), at the upper end."""
         return math.exp(checked_bound(theta_bound))
 
+    def curvature_between(self, low: float, high: float) -> float:
+        """exp(z) at the upper end."""
+        return math.exp(high)
+
+    def score_of(self, mean: float) -> float:
+        """log mu."""
+        return math.log(mean)
+
     def variance_bound(self, scores: npt.ArrayLike, reward_bound: float) -> FloatArray:
         """A Poisson count has variance mu, which clipping cannot raise; R^2 / 4 bounds all that lies in [0, R]."""
         return np.asarray(np.minimum(self.mean(scores), 0.25 * reward_bound**2))
@@ -122,6 +150,11 @@ class Log(CompiledLink):
             limit = math.log(MAX_RATE)
             raise InvalidInput(f"theta_norm must be at most {limit:.2f} for simulated counts, got {theta_norm}")
         return float(math.ceil(top + 6.0 * math.sqrt(top)))
+
+
+def _peak_and_ends(low: float, high: float, peak: float) -> FloatArray:
+    """Where a function is largest over [low, high] that has peaks at +-``peak`` and is monotone between and beyond."""
+    return np.array([low, high, *(z for z in (-peak, peak) if low < z < high)])
 
 
 _links: dict[str, Link] = {link.name: link for link in (Logistic(), Probit(), Identity(), Log())}

@@ -7,14 +7,16 @@ canonical links; for probit it is not the probit likelihood, yet convex, and the
 from __future__ import annotations
 
 from tacit._compile import inlined_kernel
-from tacit.glm.links import antiderivative, derivative, mean
+from tacit.glm.links import LinkForm, antiderivative, derivative, mean
 from tacit.glm.rows import Selection, has_mark
 from tacit.linalg.solve import dot
 from tacit.typing import FloatArray
 
 
 @inlined_kernel
-def evaluate(link: int, selection: Selection, theta: FloatArray, gradient: FloatArray, hessian: FloatArray) -> float:
+def evaluate(
+    link: LinkForm, selection: Selection, theta: FloatArray, gradient: FloatArray, hessian: FloatArray
+) -> float:
     """The loss summed over the selected rows, with its gradient and Hessian written out, in one pass."""
     dim, mark = theta.shape[0], selection.mark
     features, rewards, mask, held = selection.rows

@@ -1,0 +1,121 @@
+"""A public base rate: a link whose score 0 means a given mean reward.
+
+mu_b(z) = mu(z + o) with mu(o) = b.  Where rewards are rare, most of theta's length would otherwise be spent on saying
+so, in a feature that is the same for every arm.  Everything that is known of a link is known of the shifted one:
+derivatives, bounds and inflections are those of mu over [o - S, o + S], which is not symmetric (docs/theory.md).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.errors import InvalidInput
+from tacit.glm.link import Link
+from tacit.glm.link_kernels import MAX_SCORE, LinkForm
+from tacit.typing import FloatArray
+
+_LEAST_SLOPE = 1e-6
+"""mu'(o) / mu(o): closer to the largest mean, differences of means, which secants are made of, would be rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftedLink(Link):
+    """mu(z + ``offset``) for the mean mu of ``base``; two of the same base and offset are equal."""
+
+    base: Link
+    offset: float
+
+    @property
+    def name(self) -> str:
+        """That of the base, and the base rate.  No table of the package has it."""
+        return f"{self.base.name} at base rate {float(self.mean(0.0)):.6g}"
+
+    @property
+    def form(self) -> LinkForm:
+        """Functions of the base, and the offset."""
+        code, offset = self.base.form
+        return LinkForm(code, offset + self.offset)
+
+    @property
+    def default_reward_bound(self) -> float:  # type: ignore[override]
+        """That of the base."""
+        return self.base.default_reward_bound
+
+    @property
+    def clips_rewards(self) -> bool:  # type: ignore[override]
+        """As the base does."""
+        return self.base.clips_rewards
+
+    @property
+    def max_score(self) -> float:
+        """What is left of the base's on the side that the offset goes to."""
+        return self.base.max_score - abs(self.offset)
+
+    @property
+    def has_negative_means(self) -> bool:
+        """As the base has."""
+        return self.base.has_negative_means
+
+    def mean(self, scores: npt.ArrayLike) -> FloatArray:
+        """mu(z + o), elementwise."""
+        return self.base.mean(self._moved(scores))
+
+    def derivative(self, scores: npt.ArrayLike) -> FloatArray:
+        """mu'(z + o), elementwise."""
+        return self.base.derivative(self._moved(scores))
+
+    def antiderivative(self, scores: npt.ArrayLike) -> FloatArray:
+        """That of mu at z + o, elementwise."""
+        return self.base.antiderivative(self._moved(scores))
+
+    def variance_bound(self, scores: npt.ArrayLike, reward_bound: float) -> FloatArray:
+        """That of mu at z + o."""
+        return self.base.variance_bound(self._moved(scores), reward_bound)
+
+    def sample_rewards(self, scores: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
+        """Rewards of the base at z + o."""
+        return self.base.sample_rewards(self._moved(scores), reward_bound, uniforms)
+
+    @property
+    def inflections(self) -> tuple[float, ...]:
+        """Those of the base, moved: scores around 0 may all lie on one side of them."""
+        return tuple(z - self.offset for z in self.base.inflections)
+
+    def curvature_between(self, low: float, high: float) -> float:
+        """That of the base over [low + o, high + o]."""
+        return self.base.curvature_between(low + self.offset, high + self.offset)
+
+    def curvature_bound(self, theta_bound: float) -> float:
+        """That of the base over [o - S, o + S]."""
+        bound = self._checked_bound(theta_bound)
+        return self.curvature_between(-bound, bound)
+
+    def simulated_reward_bound(self, theta_norm: float) -> float:
+        """That of the base for scores up to S + o, or up to 0 where those are negative."""
+        return self.base.simulated_reward_bound(max(theta_norm + self.offset, 0.0))
+
+    def _moved(self, scores: npt.ArrayLike) -> FloatArray:
+        return np.asarray(np.asarray(scores, dtype=np.float64) + self.offset)
+
+
+def with_base_rate(link: Link, base_rate: float | None, reward_bound: float = math.inf) -> Link:
+    """The link whose mean at score 0 is ``base_rate``; ``link`` itself where it is so already, and without a base rate.
+
+    ``reward_bound`` is R: a base rate is the mean of some reward in [0, R].
+    """
+    if base_rate is None:
+        return link
+    low, high = max(0.0, float(link.mean(-MAX_SCORE))), min(reward_bound, float(link.mean(MAX_SCORE)))
+    if not low < base_rate < high:
+        raise InvalidInput(
+            f"base_rate must lie strictly between {round(low, 12):g} and {high:g} with the link {link.name}, "
+            f"got {base_rate}"
+        )
+    offset = link.score_of(base_rate)
+    if not float(link.derivative(offset)) >= _LEAST_SLOPE * base_rate:
+        raise InvalidInput(f"base_rate = {base_rate} is too close to the largest mean of the link {link.name}")
+    return link if offset == 0.0 else ShiftedLink(link, offset)
