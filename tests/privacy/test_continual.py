@@ -49,7 +49,7 @@ def prefixes(plan: ContinualRelease, rows: FloatArray, noise: FloatArray) -> Flo
     out = np.empty_like(noise)
     for t in range(len(noise)):
         contribute_vector(stream, 0, 1.0, rows[t])
-        assert close_leaf(stream, noise[t])
+        assert close_leaf(stream, noise[t], 1)
         out[t] = stream.released
     return out
 
@@ -86,7 +86,7 @@ def test_streaming_variance_is_the_stated_one(kind: str) -> None:
     stream = plan.open()
     stated = plan.noise_sd**2 * plan.factorization.prefix_variance(np.arange(1, 201))
     for t in range(200):
-        close_leaf(stream, np.zeros(3))
+        close_leaf(stream, np.zeros(3), 1)
         assert released_variance(stream) == pytest.approx(stated[t], rel=1e-9)
 
 
@@ -136,10 +136,10 @@ def test_a_spent_horizon_releases_nothing_more(kind: str) -> None:
     plan = make_plan(kind, 4)
     stream = plan.open()
     for _ in range(4):
-        assert close_leaf(stream, np.ones(3))
+        assert close_leaf(stream, np.ones(3), 1)
     before = stream.released.copy()
     contribute_vector(stream, 0, 1.0, np.ones(3))
-    assert not close_leaf(stream, np.ones(3))
+    assert not close_leaf(stream, np.ones(3), 1)
     np.testing.assert_array_equal(stream.released, before)
     np.testing.assert_array_equal(stream.leaf, np.zeros(3))
 
@@ -154,7 +154,7 @@ def test_epochs_carry_public_sums_over_and_add_variances(kind: str) -> None:
         contribute_vector(stream, 0, 1.0, rows[t])
         if t == 8:
             start_epoch(stream, second)  # with a contribution waiting in the open leaf
-        close_leaf(stream, np.zeros(3))
+        close_leaf(stream, np.zeros(3), 1)
     np.testing.assert_allclose(stream.released, rows.sum(axis=0), atol=1e-12)
     expected = (
         first.noise_sd**2 * first.factorization.prefix_variance(np.array([8]))[0]
@@ -179,8 +179,8 @@ def written(kind: str, source: str = "fast") -> list[tuple[Stream, Stream, Float
                 start_epoch(each, second)
         plan = first if t < 128 else second
         noise = plan.source.gaussian(plan.noise_sd, size)
-        close_leaf(stream, noise)
-        taken = replay_leaf(twin, published(stream))
+        close_leaf(stream, noise, 1)
+        taken = replay_leaf(twin, published(stream), 1)
         seen.append((copied(stream), copied(twin), noise, taken))
     return seen
 
@@ -193,7 +193,7 @@ def copied(stream: Stream) -> Stream:
 def test_a_replayed_twin_has_the_same_public_bits(kind: str) -> None:
     for stream, twin, noise, taken in written(kind):
         public = public_part(stream)
-        assert {"closed", "released", "carried_variance"} <= public.keys()
+        assert {"closed", "released", "mechanism.carried_variance"} <= public.keys()
         for path, array in public_part(twin).items():
             assert array.tobytes() == public[path].tobytes(), path
         sd = float(stream.noise_sd[()])
@@ -220,12 +220,12 @@ def test_a_replayed_stream_is_one_that_drew_the_noise_which_the_replay_took(kind
     for t in range(64):
         contribute_vector(stream, 0, 1.0, rows[t])
         contribute_vector(twin, 0, 1.0, others[t])
-        close_leaf(stream, noise[t])
+        close_leaf(stream, noise[t], 1)
         if t < 20:
-            taken[t] = replay_leaf(twin, published(stream))
+            taken[t] = replay_leaf(twin, published(stream), 1)
             np.testing.assert_array_equal(twin.released, stream.released)
         else:
-            close_leaf(twin, noise[t])
+            close_leaf(twin, noise[t], 1)
     assert np.min(np.abs(taken[:20] - noise[:20])) > 1e-4
     np.testing.assert_allclose(twin.released, prefixes(plan, others, taken)[-1], rtol=1e-10)
 
@@ -240,25 +240,25 @@ def test_a_replay_that_cannot_be_is_refused_and_changes_nothing(kind: str) -> No
     before = copied(stream)
     for bad in (np.ones(2), np.array([1.0, math.nan, 0.0]), np.ones((1, 3))):
         with pytest.raises(InvalidInput, match="finite numbers"):
-            replay_leaf(stream, bad)
+            replay_leaf(stream, bad, 1)
     assert all(array.tobytes() == flatten(stream)[path].tobytes() for path, array in flatten(before).items())
     for _ in range(2):
-        replay_leaf(stream, np.ones(3))
-    with pytest.raises(InvalidInput, match="all of its 2 leaves"):
-        replay_leaf(stream, np.ones(3))
+        replay_leaf(stream, np.ones(3), 1)
+    with pytest.raises(InvalidInput, match="all of its leaves"):
+        replay_leaf(stream, np.ones(3), 1)
 
 
 def test_a_release_off_the_grid_is_not_replayed_under_exact_noise() -> None:
     stream = make_plan("tree", 4, noise="exact").open()
     with pytest.raises(InvalidInput, match="multiples of"):
-        replay_leaf(stream, np.full(3, stream.constants.grid / 3.0))
+        replay_leaf(stream, np.full(3, stream.constants.grid / 3.0), 1)
     assert stream.closed[()] == 0
 
 
 def test_an_epoch_of_another_kind_is_refused() -> None:
     stream = make_plan("tree", 4).open()
     for other in (make_plan("toeplitz", 8), make_plan("tree", 8, size=2)):
-        with pytest.raises(InvalidInput, match="factorization and the 3 numbers"):
+        with pytest.raises(InvalidInput, match="factorization, grid and 3 numbers"):
             start_epoch(stream, other)
     assert stream.leaves[()] == 4
 
@@ -298,7 +298,7 @@ def test_exact_noise_keeps_every_number_on_its_grid() -> None:
     for _ in range(40):
         x = rng.standard_normal(dim)
         contribute_outer(stream, 0, 1.0, x / np.linalg.norm(x))
-        close_leaf(stream, plan.source.gaussian(plan.noise_sd, packed_size(dim)))
+        close_leaf(stream, plan.source.gaussian(plan.noise_sd, packed_size(dim)), 1)
         steps = stream.released / grid
         np.testing.assert_array_equal(steps, np.rint(steps))
     Ledger(Budget(5.0, 1e-5)).charge(plan.event())

@@ -1,4 +1,4 @@
-"""Both factorizations: column norms and prefix variances against dense matrices, and the figures of docs/theory.md."""
+"""Factorizations: column norms and prefix variances against dense matrices, and the figures of docs/theory.md."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_table_has_the_lines_that_the_benchmark_prints() -> None:
 
 
 def test_unknown_names_and_horizons_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="tree, toeplitz"):
+    with pytest.raises(InvalidInput, match="geometric, toeplitz, tree"):
         make_factorization("wavelet", 10)
     for horizon in (0, -3, 2.5, True):
         with pytest.raises(InvalidInput, match="horizon"):

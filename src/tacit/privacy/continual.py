@@ -1,13 +1,14 @@
 """Continual release of a running sum: one object carries noise scale, ledger entry and streaming state.
 
-The clock of a stream is decisions.  Each decision (or batch of decisions taken at once) closes the open leaf
-and opens the next; a contribution is added to whatever leaf is open when it arrives, once.  Number and order
-of releases are therefore the same in neighbouring worlds, whoever's reward is late or missing.
+The clock of a stream is decisions.  Leaves close on a public schedule of it: the geometric one, or one with each
+decision (or batch of decisions taken at once).  A contribution is added to whatever leaf is open when it arrives, once.
+Number and order of releases are therefore the same in neighbouring worlds, whoever's reward is late or missing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,33 +17,43 @@ from tacit._compile import as_entry, entry, inlined_kernel
 from tacit._validate import positive, positive_or_inf
 from tacit.errors import InvalidInput, TacitError
 from tacit.linalg.packing import SQRT2
-from tacit.linalg.vectors import round_to_grid
-from tacit.privacy.events import PrivacyEvent
-from tacit.privacy.factorization import BinaryTree, Factorization, make_factorization
+from tacit.privacy.discrete_gaussian import MAX_PARAMETER
+from tacit.privacy.events import DiscreteGaussianRelease, PrivacyEvent
+from tacit.privacy.factorization import BufferedToeplitz, Factorization, Geometric, make_factorization
+from tacit.privacy.geometric import GeometricConstants, GeometricLeaves, is_full, next_boundary
 from tacit.privacy.noise import NoiseSource
 from tacit.privacy.streaming import (
+    MECHANISMS,
     Mechanism,
-    TreeNodes,
+    Published,
+    count_decisions,
     drop_secrets,
     empty_mechanism,
+    is_due,
     last_release,
+    noise_scale,
     overwrite_release,
     release_leaf,
     release_without_noise,
+    released_unevenness,
     restart,
-    variance_factor,
 )
+from tacit.privacy.streaming import released_variance as variance_of
 from tacit.typing import Count, FloatArray, Number, Secret, count, number
 
 _EXACT_STEPS = 2.0**51
 """Of one epoch; what earlier, shorter ones carry over is no more than as much again."""
+_ROUNDING = 1000.0
+"""Rounding to the grid of geometric leaves adds one part in so many to the sensitivity at most."""
+_MOST_LEAVES = 5_000
+"""Of an epoch of geometric leaves: its weights end below 2^62, which 4,014 of them reach."""
 
 
 class StreamConstants(NamedTuple):
     """What stays as it is for the life of a stream: made from its plan, not saved."""
 
     grid: float
-    """Spacing of the values that exact noise takes; 0 for ordinary floating point."""
+    """Spacing of the values that contributions are rounded to; 0 for ordinary floating point."""
 
 
 class Stream(NamedTuple):
@@ -55,74 +66,84 @@ class Stream(NamedTuple):
     """Leaves closed in this epoch."""
     leaves: Count
     """Leaves that this epoch has."""
+    epochs: Count
+    """Epochs that were begun."""
     noise_sd: Number
-    """Standard deviation of the noise that this epoch draws."""
-    carried_variance: Number
-    """Variance of each entry of ``released`` that earlier epochs brought."""
+    """Standard deviation of the noise that this epoch draws, where its weight is 1."""
     leaf: Secret[FloatArray]
     """Contributions to the open leaf."""
     released: FloatArray
-    """The newest public prefix sum, noise included, over all epochs."""
+    """The sum of all rows so far as releases tell it, over all epochs: the newest prefix sum, or an estimate of it."""
     mechanism: Mechanism
     """What the factorization keeps."""
     constants: StreamConstants
 
 
 @inlined_kernel
-def close_leaf(stream: Stream, noise: FloatArray) -> bool:
-    """Close the open leaf and release the prefix sum; ``noise`` has standard deviation ``stream.noise_sd``.
+def close_leaf(stream: Stream, noise: FloatArray, users: int) -> bool:
+    """The tick before ``users`` decisions: close the open leaf if it is due, and count them.
 
-    Returns False, and releases nothing, when the epoch's leaves are used up.
+    ``noise`` is of scale `leaf_noise_scale`; where no leaf is due it is not looked at.  Returns False, and releases
+    nothing, when no leaf is due or the epoch's leaves are used up.
     """
-    fresh = stream.closed[()] < stream.leaves[()]
+    due = is_due(stream.mechanism)
+    if due and noise.shape[0] != stream.leaf.shape[0]:
+        raise ValueError("a leaf is due, and no noise was drawn for it")  # closed now, it would show raw sums
+    fresh = due and stream.closed[()] < stream.leaves[()]
     if fresh:
         stream.closed[()] += 1
-        release_leaf(stream.mechanism, stream.closed, stream.leaf, noise, stream.released)
-    for i in range(stream.leaf.shape[0]):
-        stream.leaf[i] = 0.0
+        release_leaf(stream.mechanism, stream.closed, stream.leaf, noise, stream.noise_sd, stream.released)
+    if due:
+        for i in range(stream.leaf.shape[0]):
+            stream.leaf[i] = 0.0
+    count_decisions(stream.mechanism, users)
     return bool(fresh)
 
 
 close_leaf_from_python = as_entry(close_leaf)
 
 
-def published(stream: Stream) -> FloatArray:
-    """What the last leaf made public, and all that `replay_leaf` needs: the tree's newest node, or the prefix sum."""
+def published(stream: Stream) -> Published:
+    """What the last leaf made public, and all that `replay_leaf` needs: a node, a weighted sum, or the prefix sum."""
     if stream.closed[()] == 0:
         raise InvalidInput("no leaf of this epoch was closed yet: there is nothing that it published")
     return last_release(stream.mechanism, int(stream.closed[()]), stream.released)
 
 
-def exact_release(stream: Stream) -> FloatArray:
+def exact_release(stream: Stream) -> Published:
     """What closing the open leaf would publish without noise: a raw sum, as secret as the data."""
     return release_without_noise(stream.mechanism, int(stream.closed[()]) + 1, stream.leaf, stream.released)
 
 
-def replay_leaf(stream: Stream, release: FloatArray) -> FloatArray:
-    """Close the open leaf so that it publishes ``release``, taken from `published`; returns the noise that this takes.
+def replay_leaf(stream: Stream, release: Published, users: int) -> FloatArray:
+    """`close_leaf`, so that it publishes ``release``, taken from `published`; returns the noise that this takes.
 
     Going on from here is the same mechanism.  All public fields are equal to the bit.  Raw sums do not depend on noise.
     Noise buffers are those of the noise that was returned, which is what was drawn up to rounding: what later leaves
-    take back is noise that was added before, as always.  Under exact noise nothing is rounded at all.
+    take back is noise that was added before, as always.  Whole numbers, and exact noise, are not rounded at all.
     """
-    values = np.asarray(release, dtype=np.float64)
-    if values.shape != stream.leaf.shape or not np.all(np.isfinite(values)):
-        raise InvalidInput(f"release must hold {stream.leaf.size} finite numbers, got shape {values.shape}")
-    if stream.closed[()] >= stream.leaves[()]:
-        raise InvalidInput(f"this epoch has released all of its {int(stream.leaves[()])} leaves: begin the next one")
     exact = exact_release(stream)
-    noise = np.asarray(values - exact)
+    values = np.asarray(release)
+    if values.shape != exact.shape or values.dtype != exact.dtype or not np.all(np.isfinite(values)):
+        raise InvalidInput(
+            f"release must hold {exact.size} finite numbers of type {exact.dtype}, got {values.dtype} of shape "
+            f"{values.shape}"
+        )
+    if is_used_up(stream):
+        raise InvalidInput("this epoch has released all of its leaves: begin the next one")
+    noise = np.asarray(values - exact, dtype=np.float64)
     grid = stream.constants.grid
-    if grid > 0.0 and not (np.array_equal(exact + noise, values) and np.all(np.fmod(noise, grid) == 0.0)):
+    on_grid = np.array_equal(exact + noise, values) and np.all(np.fmod(noise, grid) == 0.0) if grid > 0.0 else True
+    if exact.dtype == np.float64 and not on_grid:
         raise InvalidInput(f"release must differ from the exact sum by multiples of {grid:g}, as exact noise does")
-    close_leaf_from_python(stream, noise)
+    close_leaf_from_python(stream, noise, users)
     if not _same_values(stream, published(stream), values):
         raise TacitError("closing a leaf published something else than its sum and its noise: a fault of the program")
     overwrite_release(stream.mechanism, int(stream.closed[()]), values, stream.released)
     return noise
 
 
-def _same_values(stream: Stream, first: FloatArray, second: FloatArray) -> bool:
+def _same_values(stream: Stream, first: Published, second: Published) -> bool:
     """Under exact noise to the bit, else up to rounding."""
     if stream.constants.grid > 0.0:
         return bool(np.array_equal(first, second))
@@ -136,30 +157,80 @@ def drop_raw(stream: Stream) -> None:
 
 
 @inlined_kernel
+def _rounded(value: float, grid: float, steps: float) -> float:
+    """The nearest multiple of ``grid``, which is 1 / ``steps``; the value itself where there is no grid."""
+    return float(grid * np.rint(value * steps)) if grid > 0.0 else value
+
+
+@inlined_kernel
 def contribute_vector(stream: Stream, offset: int, factor: float, x: FloatArray) -> None:
     """Add ``factor * x`` to the open leaf, rounded to the grid that exact noise lives on."""
     leaf, grid = stream.leaf, stream.constants.grid
+    steps = 1.0 / grid if grid > 0.0 else 0.0  # of a power of two: exact
     for i in range(x.shape[0]):
-        leaf[offset + i] += round_to_grid(factor * x[i], grid)
+        leaf[offset + i] += _rounded(factor * x[i], grid, steps)
 
 
 @inlined_kernel
 def contribute_outer(stream: Stream, offset: int, weight: float, x: FloatArray) -> None:
     """The same for ``weight * x x'``, in the isometric packing of `tacit.linalg.packing`."""
     leaf, grid, position = stream.leaf, stream.constants.grid, offset
+    steps = 1.0 / grid if grid > 0.0 else 0.0
     for i in range(x.shape[0]):
-        leaf[position] += round_to_grid(weight * x[i] * x[i], grid)
+        leaf[position] += _rounded(weight * x[i] * x[i], grid, steps)
         position += 1
         for j in range(i + 1, x.shape[0]):
-            leaf[position] += round_to_grid(SQRT2 * weight * x[i] * x[j], grid)
+            leaf[position] += _rounded(SQRT2 * weight * x[i] * x[j], grid, steps)
             position += 1
 
 
 @inlined_kernel
 def released_variance(stream: Stream) -> float:
-    """Variance of each entry of ``released``: public, since it depends on the clock only."""
-    sd = stream.noise_sd[()]
-    return float(stream.carried_variance[()] + variance_factor(stream.mechanism, stream.closed) * sd * sd)
+    """Variance that noise gives each entry of ``released``: public, since it depends on the clock only."""
+    return variance_of(stream.mechanism, stream.closed, stream.noise_sd)
+
+
+@inlined_kernel
+def unevenness(stream: Stream) -> float:
+    """By how much rows' own variance counts for more in ``released`` than in a plain sum; 1 where it is one."""
+    return released_unevenness(stream.mechanism)
+
+
+def leaf_noise_scale(stream: Stream) -> float:
+    """Scale of the noise that closing the open leaf takes: a standard deviation, or a parameter in steps."""
+    return noise_scale(stream.mechanism, float(stream.noise_sd[()]))
+
+
+def leaf_is_due(stream: Stream) -> bool:
+    """Whether the next tick closes the open leaf."""
+    return is_due(stream.mechanism)
+
+
+def counts_decisions(stream: Stream) -> bool:
+    """Whether leaves close on a schedule of decisions, and noise is whole numbers; else every tick closes one."""
+    return isinstance(stream.mechanism, GeometricLeaves)
+
+
+def decisions_to_leaf(stream: Stream) -> int:
+    """How many decisions may follow before the open leaf is due; none or fewer when it is."""
+    leaves = stream.mechanism
+    assert isinstance(leaves, GeometricLeaves)
+    return int(leaves.boundary[()] - leaves.decisions[()])
+
+
+def decisions_of_next_leaf(stream: Stream) -> int:
+    """How many decisions the leaf after the open one, which is due, will take."""
+    leaves = stream.mechanism
+    assert isinstance(leaves, GeometricLeaves)
+    decisions = int(leaves.decisions[()])
+    return next_boundary(int(leaves.boundary[()]), decisions) - decisions
+
+
+def is_used_up(stream: Stream) -> bool:
+    """Whether the open leaf is for the next epoch to release: no leaves are left, or the integers could overflow."""
+    if isinstance(stream.mechanism, GeometricLeaves):
+        return is_full(stream.mechanism, float(stream.noise_sd[()]))
+    return bool(stream.closed[()] >= stream.leaves[()])
 
 
 @dataclass(frozen=True)
@@ -182,40 +253,80 @@ class ContinualRelease:
     mu: float
     factorization: Factorization
     source: NoiseSource
+    grid: float
+    """Contributions are rounded to multiples of it; 0 for none."""
+    waiting: int
+    """How many rows of earlier epochs may still come."""
+    fluctuation: float
+    """Assumed variance of a coordinate of a row, for what is made of the releases."""
+
+    def refined(
+        self, *, steps: float = _ROUNDING, waiting: int = 0, fluctuation: float | None = None
+    ) -> ContinualRelease:
+        """The same with what geometric leaves are told beside.
+
+        ``steps`` is the least ratio of noise to rounding (`tacit.privacy.lattice.reserved_steps`), ``waiting`` how many
+        rows may wait when an epoch ends, ``fluctuation`` the variance of a coordinate around the mean row; 1 / (2 size)
+        of the largest square by default.
+        """
+        spread = self.fluctuation if fluctuation is None else positive("fluctuation", fluctuation)
+        if not isinstance(self.factorization, Geometric):
+            return replace(self, fluctuation=spread)
+        finest = _ROUNDING if self.mu == math.inf else max(_ROUNDING, self.mu * steps)
+        grid = _power_of_two(self.row_bound / finest / math.sqrt(self.size))
+        if self.row_bound / self.mu > MAX_PARAMETER * grid / 4.0:
+            raise InvalidInput(f"mu = {self.mu:g} is too small: its noise leaves the integers that floats hold exactly")
+        return replace(self, grid=grid, waiting=waiting, fluctuation=spread)
 
     @property
     def noise_sd(self) -> float:
-        """Standard deviation of each independent noise entry; 0 when mu is infinite."""
-        return self.source.scale_for(self.row_bound, self.mu, size=self.size) * self.factorization.column_norm
+        """Standard deviation of each independent noise entry, where its weight is 1; 0 when mu is infinite."""
+        return (self.row_bound + self.rounding_slack) / self.mu * self.factorization.column_norm
+
+    @property
+    def rounding_slack(self) -> float:
+        """What rounding adds to ``row_bound``: each of two rows moves by at most grid / 2 in every coordinate."""
+        return math.sqrt(self.size) * self.grid
 
     def event(self) -> PrivacyEvent:
         """The ledger entry: all releases of the stream together, charged once."""
-        slack = self.source.rounding_slack(self.size)
-        norm = self.factorization.column_norm
-        return self.source.event(
+        norm, chosen = self.factorization.column_norm, self.factorization
+        geometric = isinstance(chosen, Geometric)
+        # Noise of leaf k has the parameter sigma / b_k, and the sum of all b_k^2 is at most 1.
+        draws = self.size * (_MOST_LEAVES if geometric else chosen.horizon)
+        span = "any number of decisions" if geometric else f"{chosen.horizon} leaves"
+        event = self.source.event(
             self.name,
-            (self.row_bound + slack) * norm,
+            (self.row_bound + self.rounding_slack) * norm,
             self.noise_sd,
             size=0,
-            draws=self.size * self.factorization.horizon,
-            moving_sensitivity=(self.row_norm + 0.5 * slack) * norm,
-            note=f"{self.factorization.name} over {self.factorization.horizon} leaves, row bound {self.row_bound:.6g}",
+            draws=draws,
+            moving_sensitivity=(self.row_norm + 0.5 * self.rounding_slack) * norm,
+            note=f"{chosen.name} over {span}, row bound {self.row_bound:.6g}",
         )
+        if geometric and isinstance(event, DiscreteGaussianRelease):
+            return replace(event, grid=self.grid, weight=float(self.size))
+        return event
 
     def open(self) -> Stream:
         """A fresh streaming state before its first leaf is closed."""
+        constants = GeometricConstants(self.grid, self._row_steps(), self.waiting, self.fluctuation)
         stream = Stream(
             closed=count(),
             leaves=count(),
+            epochs=count(),
             noise_sd=number(),
-            carried_variance=number(),
             leaf=np.zeros(self.size),
             released=np.zeros(self.size),
-            mechanism=empty_mechanism(self.factorization, self.size),
-            constants=StreamConstants(self.source.grid or 0.0),
+            mechanism=empty_mechanism(self.factorization, self.size, constants, self.row_norm),
+            constants=StreamConstants(self.grid),
         )
         start_epoch(stream, self)
         return stream
+
+    def _row_steps(self) -> int:
+        """The most steps of the grid that a row can have in one coordinate."""
+        return math.ceil(self.row_norm / self.grid) + 1 if self.grid > 0.0 else 0
 
 
 def plan_release(
@@ -229,17 +340,25 @@ def plan_release(
     horizon: int,
     source: NoiseSource,
 ) -> ContinualRelease:
-    """Plan a release of ``size`` numbers over ``horizon`` leaves at ``mu``-GDP."""
+    """Plan a release of ``size`` numbers over ``horizon`` leaves at ``mu``-GDP; geometric leaves know no horizon."""
     positive("row_bound", row_bound)
     positive("row_norm", row_norm)
     positive_or_inf("mu", mu)
     chosen = make_factorization(factorization, horizon)
-    if source.grid is not None and not isinstance(chosen, BinaryTree):
+    if isinstance(chosen, BufferedToeplitz) and source.grid is not None:
         raise InvalidInput(
-            f"exact noise lives on a grid, which the {factorization} factorization leaves: use factorization='tree'"
+            f"exact noise lives on a grid, which the {factorization} factorization leaves: use 'geometric' or 'tree'"
         )
-    check_exact_sums(source.grid, horizon, row_norm)
-    return ContinualRelease(name, size, row_bound, row_norm, mu, chosen, source)
+    if not isinstance(chosen, Geometric):
+        check_exact_sums(source.grid, horizon, row_norm)
+    grid, spread = source.grid or 0.0, row_norm**2 / (2.0 * size)
+    plan = ContinualRelease(name, size, row_bound, row_norm, mu, chosen, source, grid, waiting=0, fluctuation=spread)
+    return plan.refined()
+
+
+def _power_of_two(limit: float) -> float:
+    """The largest power of two that is not above ``limit``."""
+    return math.ldexp(0.5, math.frexp(limit)[1])
 
 
 def check_exact_sums(grid: float | None, rows: int, row_norm: float) -> None:
@@ -257,17 +376,18 @@ def start_epoch(stream: Stream, plan: ContinualRelease) -> None:
     Contributions that wait in the open leaf stay there and are released by the new epoch.
     """
     chosen = plan.factorization
-    by_tree = isinstance(stream.mechanism, TreeNodes)
-    if isinstance(chosen, BinaryTree) != by_tree or plan.size != stream.leaf.size:
-        raise InvalidInput(f"an epoch must have the factorization and the {stream.leaf.size} numbers of its stream")
-    _begin_epoch(stream, chosen.horizon, plan.noise_sd, chosen.decay, chosen.weight)
+    kind = MECHANISMS[type(chosen)]
+    if not isinstance(stream.mechanism, kind) or plan.size != stream.leaf.size or plan.grid != stream.constants.grid:
+        raise InvalidInput(f"an epoch must have the factorization, grid and {stream.leaf.size} numbers of its stream")
+    leaves = _MOST_LEAVES if isinstance(chosen, Geometric) else chosen.horizon
+    _begin_epoch(stream, leaves, plan.noise_sd, chosen.decay, chosen.weight)
 
 
 @entry
 def _begin_epoch(stream: Stream, leaves: int, noise_sd: float, decay: FloatArray, weight: FloatArray) -> None:
     """One compiled call: an interruption finds either the old epoch, which is over, or the new one."""
-    stream.carried_variance[()] = released_variance(stream)
-    restart(stream.mechanism, stream.released, decay, weight)
+    restart(stream.mechanism, stream.closed, stream.noise_sd, stream.released, decay, weight)
     stream.noise_sd[()] = noise_sd
     stream.closed[()] = 0
     stream.leaves[()] = leaves
+    stream.epochs[()] += 1

@@ -107,6 +107,11 @@ class DiscreteGaussianRelease(_NoisySum):
 
     draws: int = 0
     grid: float = 2.0**-20
+    weight: float | None = None
+    """Sum over the draws of (noise_sd / s)^2, s the parameter of the draw: what they count for in the slack.
+
+    ``draws`` unless stated: all have the parameter ``noise_sd``.
+    """
 
     kind: ClassVar[str] = "discrete"
 
@@ -114,11 +119,14 @@ class DiscreteGaussianRelease(_NoisySum):
         super().__post_init__()
         object.__setattr__(self, "draws", integer_at_least("draws", self.draws, 1))
         object.__setattr__(self, "grid", positive("grid", self.grid))
+        object.__setattr__(
+            self, "weight", float(self.draws) if self.weight is None else positive("weight", self.weight)
+        )
 
     @property
     def slack(self) -> float:
         """Logarithm of the likelihood ratio between this noise and rounded continuous noise."""
-        return discretisation_slack(self.draws, self.noise_sd / self.grid)
+        return discretisation_slack(self.draws if self.weight is None else self.weight, self.noise_sd / self.grid)
 
 
 @dataclass(frozen=True)

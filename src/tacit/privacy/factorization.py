@@ -7,7 +7,7 @@ rows that move docs/theory.md#adaptivity-with-moved-rows), and the row norms of 
 deviations of the prefixes per unit of noise.  Their product, times 1/mu, is the standard deviation of a prefix at
 mu-GDP.
 
-All entries of ``C`` are nonnegative in both factorizations.  Moving a contribution to another leaf then
+All entries of ``C`` are nonnegative in all factorizations.  Moving a contribution to another leaf then
 costs no more than replacing it in place, which is what covers late rewards (docs/theory.md, "The clock").
 """
 
@@ -24,6 +24,7 @@ from tacit._compile import allocating_entry
 from tacit._validate import integer_at_least
 from tacit.errors import InvalidInput
 from tacit.privacy._toeplitz_table import interpolated
+from tacit.privacy.geometric import next_boundary
 from tacit.typing import FloatArray, IntArray
 
 
@@ -111,6 +112,53 @@ class BufferedToeplitz:
         return np.asarray(curve[np.asarray(leaves)], dtype=np.float64)
 
 
+@dataclass(frozen=True)
+class Geometric:
+    """Few leaves with integer weights and fresh noise (`tacit.privacy.geometric`): the same for every horizon.
+
+    ``C`` has the entries ``b_k A_j``, whose columns have norm at most 1.  What is made of ``C x + z`` is the mean row,
+    by least squares, times the number of decisions: unbiased where rows are alike, and not a prefix sum otherwise.
+    """
+
+    name: ClassVar[str] = "geometric"
+    horizon: int
+    """Number of decisions, for figures about it; the mechanism itself knows none."""
+    column_norm: ClassVar[float] = 1.0
+    """Largest column norm of C, by telescoping: l2 sensitivity per unit of row bound."""
+
+    def __post_init__(self) -> None:
+        integer_at_least("horizon", self.horizon, 1)
+
+    @property
+    def decay(self) -> FloatArray:
+        """Empty: there are no noise buffers."""
+        return np.zeros(0)
+
+    @property
+    def weight(self) -> FloatArray:
+        """Empty: there are no noise buffers."""
+        return np.zeros(0)
+
+    @cached_property
+    def boundaries(self) -> IntArray:
+        """The decisions after which leaves close, up to the horizon."""
+        found = [1]
+        while (following := next_boundary(found[-1], 0)) <= self.horizon:
+            found.append(following)
+        return np.array(found, dtype=np.int64)
+
+    def prefix_variance(self, leaves: IntArray) -> FloatArray:
+        """Variance of t h after these numbers of decisions, per unit of noise variance: t^2 / I(t), at the last leaf.
+
+        y_k = s_k h + z_k with the row sums s_k of C, so that the information about h is I = sum s_k^2.
+        """
+        n = self.boundaries.astype(np.float64)
+        following = np.append(n[1:], next_boundary(int(n[-1]), 0))
+        sums = np.cumsum(n * np.diff(n, prepend=0.0)) * np.sqrt(1.0 / n**2 - 1.0 / following**2)
+        last = np.searchsorted(self.boundaries, np.asarray(leaves), side="right") - 1
+        return np.asarray((n**2 / np.cumsum(sums**2))[last], dtype=np.float64)
+
+
 def column_norm_squared(decay: FloatArray, weight: FloatArray, horizon: int) -> float:
     """``1 + sum_{i=1}^{T-1} c_i^2`` in closed form: the first column of C, which is the longest."""
     ratio = np.outer(decay, decay)
@@ -135,8 +183,10 @@ def toeplitz_prefix_variance(decay: FloatArray, weight: FloatArray, leaves: int)
     return variance
 
 
-Factorization = BinaryTree | BufferedToeplitz
-FACTORIZATIONS: Final[dict[str, type[Factorization]]] = {kind.name: kind for kind in (BinaryTree, BufferedToeplitz)}
+Factorization = BinaryTree | BufferedToeplitz | Geometric
+FACTORIZATIONS: Final[dict[str, type[Factorization]]] = {
+    kind.name: kind for kind in (Geometric, BufferedToeplitz, BinaryTree)
+}
 
 
 def make_factorization(name: str, horizon: int) -> Factorization:

@@ -25,7 +25,7 @@ RESERVE: Final = 1e-4
 _LOG_TAIL: Final = math.log(2.0) - 126.0
 
 
-def discretisation_slack(draws: int, steps: float) -> float:
+def discretisation_slack(draws: float, steps: float) -> float:
     """The lemma's eta for ``draws`` draws of parameter ``steps``; infinite where the lemma does not apply."""
     return 12.0 * draws / (steps * steps) if steps >= 4.0 else math.inf
 
@@ -40,6 +40,15 @@ def fits_reserve(slack: float, draws: int, epsilon: float, delta: float) -> bool
         return True
     log_tail = math.log(draws) + _LOG_TAIL + math.log1p(math.exp(-epsilon)) + epsilon
     return slack <= RESERVE * min(0.5 * epsilon, 0.25) and log_tail <= math.log(0.25 * RESERVE * delta)
+
+
+def reserved_steps(epsilon: float, rounds_per_user: int) -> float:
+    """Smallest parameter, in steps and per square root of the draws' weight, at which half of the reserve is enough.
+
+    For draws of a named cohort: 2 k cohorts count for a user with k rows.  The other half is for all other releases.
+    """
+    allowed = 0.5 * RESERVE * min(0.5 * epsilon, 0.25)
+    return math.sqrt(12.0 * 2.0 * rounds_per_user / allowed)
 
 
 def lattice_mu(epsilon: float, delta: float) -> float:

@@ -10,8 +10,9 @@ from typing import Any, Final
 import numpy as np
 from scipy.special import ndtri
 
-from tacit._validate import nonnegative_or_inf, positive
-from tacit.errors import InvalidInput, TacitError
+from tacit._validate import nonnegative, nonnegative_or_inf, positive
+from tacit.errors import InvalidInput
+from tacit.privacy.discrete_gaussian import MAX_PARAMETER, discrete_gaussian
 from tacit.privacy.noise_source import ForwardingNoise, NoiseSource, Shape
 from tacit.typing import FloatArray
 
@@ -55,6 +56,9 @@ class FastNoise(NoiseSource):
         noise: FloatArray = _standard_deviation(scale) * self.rng.standard_normal(shape)
         return noise
 
+    def integers(self, parameter: float, shape: Shape) -> FloatArray:
+        return _rounded(self, parameter, shape)
+
     def generator(self) -> np.random.Generator:
         """The seeded generator itself: what is drawn from it is not drawn again."""
         return self.rng
@@ -88,6 +92,9 @@ class SecureNoise(NoiseSource):
         noise = np.where(words & np.uint64(1), magnitude, -magnitude)
         return np.asarray(scale * noise, dtype=np.float64).reshape(empty.shape)
 
+    def integers(self, parameter: float, shape: Shape) -> FloatArray:
+        return _rounded(self, parameter, shape)
+
     def generator(self) -> np.random.Generator:
         """A Philox generator that the operating system's entropy keys anew each time."""
         return _fresh_generator()
@@ -97,7 +104,7 @@ class SecureNoise(NoiseSource):
 
 
 class ExactNoise(NoiseSource):
-    """Discrete Gaussian noise on a grid, sampled without rounding by OpenDP (extra ``tacit[secure]``).
+    """Discrete Gaussian noise on a grid, sampled without rounding from the operating system's entropy.
 
     Formal guarantee. Adjacency: one row replaced. Contributions, rounded, and noise are integer multiples of
     ``grid``, a power of two. Integers below 2^53 and their sums are exact in float64,
@@ -107,7 +114,8 @@ class ExactNoise(NoiseSource):
     paid from a reserve of 1e-4 of the budget (docs/theory.md#lattice-lemma), which ``mu_budget`` leaves out.
 
     The sum must be of rounded contributions with **integer** coefficients (plain sums, nodes of a binary
-    tree). A factorization with real coefficients leaves the grid and must not be used with this source.
+    tree, geometric leaves). A factorization with real coefficients leaves the grid and must not be used with this
+    source.
     """
 
     name: Final = "exact"
@@ -116,38 +124,34 @@ class ExactNoise(NoiseSource):
         self._grid = positive("grid", grid)
         if math.frexp(self._grid)[0] != 0.5:
             raise InvalidInput(f"grid must be a power of two, got {grid!r}")
-        self._measurements: dict[float, Any] = {}
-        _opendp()
 
     @property
     def grid(self) -> float | None:
         return self._grid
 
     def describe(self) -> str:
-        return f"exact: discrete Gaussian on multiples of {self._grid:.3g} (OpenDP), not reproducible"
+        return "exact: discrete Gaussian on integers, operating-system entropy, not reproducible"
 
     def gaussian(self, scale: float, shape: Shape) -> FloatArray:
-        steps = _standard_deviation(scale) / self._grid
-        if steps > 2.0**44:  # then 2^53 steps are 512 standard deviations: probability below e^-131000
-            raise InvalidInput(f"scale must be at most {2.0**44 * self._grid:g} for this grid, got {scale!r}")
-        empty: FloatArray = np.empty(shape, dtype=np.float64)
-        drawn = self._measurement(steps)([0] * empty.size) if empty.size else []
-        return np.asarray(drawn, dtype=np.int64).astype(np.float64).reshape(empty.shape) * self._grid
+        return self.integers(_standard_deviation(scale) / self._grid, shape) * self._grid
+
+    def integers(self, parameter: float, shape: Shape) -> FloatArray:
+        # Rounded up: the parameter is a whole number.
+        steps = math.ceil(nonnegative("parameter", parameter))
+        if steps > MAX_PARAMETER:  # up to it values are below 2^53: floats hold them
+            raise InvalidInput(f"the scale of exact noise must be at most 2^46 steps of its grid, got {steps:g}")
+        empty: FloatArray = np.zeros(shape)
+        if steps > 0:
+            empty.flat[:] = discrete_gaussian(steps, empty.size)
+        return empty
 
     def generator(self) -> np.random.Generator:
         raise InvalidInput(
-            "exact noise comes from OpenDP, which has no generator to hand out: use noise='fast' or noise='secure'"
+            "exact noise is made of integers and has no generator to hand out: use noise='fast' or noise='secure'"
         )
 
     def state(self) -> dict[str, Any]:
         return {"name": self.name, "grid": self._grid}
-
-    def _measurement(self, steps: float) -> Any:
-        if steps not in self._measurements:
-            if len(self._measurements) >= 64:
-                self._measurements.clear()
-            self._measurements[steps] = _discrete_gaussian(steps)
-        return self._measurements[steps]
 
 
 class NoNoise(NoiseSource):
@@ -161,6 +165,9 @@ class NoNoise(NoiseSource):
     def gaussian(self, scale: float, shape: Shape) -> FloatArray:
         nonnegative_or_inf("scale", scale)
         return np.zeros(shape, dtype=np.float64)
+
+    def integers(self, parameter: float, shape: Shape) -> FloatArray:
+        return self.gaussian(parameter, shape)
 
     def generator(self) -> np.random.Generator:
         """As ``secure``: there is no limit that it could break."""
@@ -221,6 +228,11 @@ def _standard_deviation(scale: float) -> float:
     return scale if type(scale) is float and 0.0 < scale < math.inf else positive("scale", scale)
 
 
+def _rounded(source: NoiseSource, parameter: float, shape: Shape) -> FloatArray:
+    """Continuous noise, rounded to whole numbers."""
+    return np.rint(source.gaussian(parameter, shape)) if parameter > 0.0 else np.zeros(shape)
+
+
 def _fresh_generator() -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=int.from_bytes(os.urandom(16), "little")))
 
@@ -230,19 +242,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-
-
-def _opendp() -> Any:
-    try:
-        import opendp.prelude as dp
-    except ImportError as error:
-        raise TacitError("exact noise needs OpenDP: pip install 'tacit[secure]'") from error
-    return dp
-
-
-def _discrete_gaussian(steps: float) -> Any:
-    """OpenDP measurement that adds discrete Gaussian noise of parameter ``steps`` to a list of integers."""
-    dp = _opendp()
-    dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
-    return dp.m.make_gaussian(*space, scale=steps)

@@ -43,6 +43,13 @@ class NoiseSource(ABC):
         """Independent centred noise of standard deviation ``scale``."""
 
     @abstractmethod
+    def integers(self, parameter: float, shape: Shape) -> FloatArray:
+        """Independent noise that takes whole numbers only, for integers, of at least this parameter; 0 means none.
+
+        A discrete Gaussian, or a continuous one, rounded: added to an integer the latter is the rounded sum.
+        """
+
+    @abstractmethod
     def generator(self) -> np.random.Generator:
         """A generator for noise that is not Gaussian, such as the bits of a shuffled sum; to be used at once."""
 
@@ -120,6 +127,9 @@ class ForwardingNoise(NoiseSource):
 
     def gaussian(self, scale: float, shape: Shape) -> FloatArray:
         return self.source.gaussian(scale, shape)
+
+    def integers(self, parameter: float, shape: Shape) -> FloatArray:
+        return self.source.integers(parameter, shape)
 
     def generator(self) -> np.random.Generator:
         return self.source.generator()

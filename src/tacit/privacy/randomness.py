@@ -32,8 +32,8 @@ from tacit.privacy.noise import (
 )
 from tacit.typing import FloatArray
 
-Kind = Literal["gaussian", "uniform", "generator"]
-_KINDS: Final = ("gaussian", "uniform", "generator")
+Kind = Literal["gaussian", "integers", "uniform", "generator"]
+_KINDS: Final = ("gaussian", "integers", "uniform", "generator")
 _LABELS: Final = ("ticks", "events", "coins")
 
 
@@ -61,10 +61,10 @@ class Randomness:
     def make(cls, seed: int | None, noise: str | None, *, private: bool) -> Randomness:
         """Sources of a new policy; ``private`` says that its budget is finite, so that noise is needed.
 
-        ``noise`` of None is ``secure`` without a seed, and ``fast``, which can be repeated, with one.
+        ``noise`` of None is ``exact`` without a seed, and ``fast``, which can be repeated, with one.
         """
         tick_seed, coin_seed, event_seed = np.random.SeedSequence(seed).spawn(3)
-        name = (noise or ("secure" if seed is None else "fast")) if private else "none"
+        name = (noise or ("exact" if seed is None else "fast")) if private else "none"
         return cls(
             ticks=make_noise(name, np.random.default_rng(tick_seed)),
             events=make_noise(name, np.random.default_rng(event_seed)),
@@ -107,9 +107,9 @@ class Draw:
     source: str
     """Which source: ``ticks``, ``events`` or ``coins``."""
     kind: Kind
-    """Gaussian noise, uniform numbers, or a generator that was handed out."""
+    """Gaussian noise, the same in whole numbers, uniform numbers, or a generator that was handed out."""
     scale: float
-    """Standard deviation of Gaussian noise; 1 for the others."""
+    """Standard deviation of Gaussian noise, or its parameter; 1 for the others."""
     values: FloatArray
     """The numbers, in their shape; none for a generator."""
     generator: Mapping[str, Any] = field(default_factory=dict)
@@ -190,6 +190,11 @@ class _TapedNoise(ForwardingNoise):
         self._tape.draws.append(Draw(self._label, "gaussian", float(scale), noise.copy()))
         return noise
 
+    def integers(self, parameter: float, shape: Shape) -> FloatArray:
+        noise = super().integers(parameter, shape)
+        self._tape.draws.append(Draw(self._label, "integers", float(parameter), noise.copy()))
+        return noise
+
     def generator(self) -> np.random.Generator:
         rng = super().generator()
         self._tape.draws.append(Draw(self._label, "generator", 1.0, np.zeros(0), generator_state(rng)))
@@ -227,6 +232,9 @@ class _PlayedNoise(ForwardingNoise):
 
     def gaussian(self, scale: float, shape: Shape) -> FloatArray:
         return self._player.next(Draw(self._label, "gaussian", float(scale), np.empty(shape))).values.copy()
+
+    def integers(self, parameter: float, shape: Shape) -> FloatArray:
+        return self._player.next(Draw(self._label, "integers", float(parameter), np.empty(shape))).values.copy()
 
     def generator(self) -> np.random.Generator:
         return generator_from_state(self._player.next(Draw(self._label, "generator", 1.0, np.zeros(0))).generator)

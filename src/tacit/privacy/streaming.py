@@ -1,243 +1,178 @@
-"""What the two factorizations of the prefix sum keep from leaf to leaf, and how they release the next one.
+"""One interface to the three ways of releasing a running sum: binary tree, noise buffers, geometric leaves.
 
-Kernels choose between the two by the type of what is kept, when they are compiled: a state of the tree has no noise
-buffers, and the other way round.
+Kernels choose between them by the type of what is kept, when they are compiled: a state of the tree has no noise
+buffers, and the other way round.  `release_leaf` brings ``released``, an estimate of the sum of all rows so far, up to
+date; `released_variance` is the variance that privacy noise gives each of its entries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit._compile import inlined_kernel, resolved_by_type
-from tacit.privacy.factorization import BinaryTree, Factorization
-from tacit.typing import Count, FloatArray, Number, Secret, number
+from tacit.privacy import geometric, toeplitz, tree
+from tacit.privacy.factorization import BinaryTree, BufferedToeplitz, Factorization, Geometric
+from tacit.privacy.geometric import GeometricConstants, GeometricLeaves, PublicMean
+from tacit.privacy.toeplitz import NoiseBuffers
+from tacit.privacy.tree import TreeNodes, completed_level
+from tacit.typing import Count, FloatArray, Number
 
-MAX_TREE_LEVELS = 40
-
-
-class TreeNodes(NamedTuple):
-    """What the binary tree keeps: a line for each level, in use where the number of closed leaves has a binary 1."""
-
-    sums: Secret[FloatArray]
-    """Exact sums of the nodes in use."""
-    noisy: FloatArray
-    """The same as they were released, each with noise of its own."""
-    carried: FloatArray
-    """What earlier epochs released."""
+Mechanism = TreeNodes | NoiseBuffers | GeometricLeaves
+Published = npt.NDArray[Any]
+"""Numbers that a leaf made public: floats, or whole numbers of steps."""
 
 
-class NoiseBuffers(NamedTuple):
-    """What the buffered Toeplitz factorization keeps: a line, or a number, for each buffer."""
-
-    noise: Secret[FloatArray]
-    """Noise of past leaves, part of which each further leaf takes back."""
-    decay: FloatArray
-    """Factor by which a buffer fades from leaf to leaf."""
-    weight: FloatArray
-    """How much of a buffer the next leaf takes back."""
-    response: FloatArray
-    """What a unit of noise in the epoch's first leaf has become: in each buffer, and at the end in the released sum."""
-    variance_factor: Number
-    """Variance of the released sum per unit of noise variance, of this epoch alone."""
+MECHANISMS: dict[type[Factorization], type[Mechanism]] = {
+    BinaryTree: TreeNodes,
+    BufferedToeplitz: NoiseBuffers,
+    Geometric: GeometricLeaves,
+}
+"""What each factorization keeps."""
 
 
-Mechanism = TreeNodes | NoiseBuffers
-
-
-def empty_mechanism(factorization: Factorization, size: int) -> Mechanism:
+def empty_mechanism(
+    factorization: Factorization, size: int, constants: GeometricConstants, row_norm: float
+) -> Mechanism:
     """What ``factorization`` keeps of a stream of ``size`` numbers before its first epoch; `restart` comes next."""
     if isinstance(factorization, BinaryTree):
-        shape = (MAX_TREE_LEVELS, size)
-        return TreeNodes(np.zeros(shape), np.zeros(shape), np.zeros(size))
-    lines = factorization.decay.size
-    return NoiseBuffers(
-        noise=np.zeros((lines, size)),
-        decay=np.zeros(lines),
-        weight=np.zeros(lines),
-        response=np.zeros(lines + 1),
-        variance_factor=number(),
-    )
+        return tree.empty_tree(size)
+    if isinstance(factorization, Geometric):
+        return geometric.empty_leaves(size, constants, row_norm)
+    return toeplitz.empty_buffers(size, factorization.decay.size)
 
 
-@inlined_kernel
-def release_leaf(
-    mechanism: Mechanism, closed: Count, leaf: FloatArray, noise: FloatArray, released: FloatArray
-) -> None:
-    """Bring ``released`` up to date with ``leaf``, which is number ``closed`` of its epoch, and its noise."""
-    _release(mechanism, closed[()], leaf, noise, released)
-
-
-@inlined_kernel
-def variance_factor(mechanism: Mechanism, closed: Count) -> float:
-    """Variance of the released sum per unit of noise variance after ``closed`` leaves, of this epoch alone."""
-    return float(_variance_factor(mechanism, closed[()]))
-
-
-@inlined_kernel
-def restart(mechanism: Mechanism, released: FloatArray, decay: FloatArray, weight: FloatArray) -> None:
-    """Begin a new epoch with these coefficients; what was ``released`` is carried over."""
-    _restart(mechanism, released, decay, weight)
-
-
-def buffer_count(mechanism: Mechanism) -> int:
-    """How many noise buffers there are; the tree has none."""
-    return 0 if isinstance(mechanism, TreeNodes) else mechanism.decay.size
-
-
-def noisy_nodes(mechanism: Mechanism) -> FloatArray:
-    """The released values of the tree's nodes, as they are kept; an empty array for noise buffers."""
-    return mechanism.noisy if isinstance(mechanism, TreeNodes) else np.zeros((0, mechanism.noise.shape[1]))
-
-
-def release_without_noise(mechanism: Mechanism, closed: int, leaf: FloatArray, released: FloatArray) -> FloatArray:
-    """What `last_release` would be if ``leaf`` were number ``closed`` and had no noise of its own.
-
-    Tree: the exact sum of the node that the leaf completes.  Noise buffers: the next prefix sum, with what it takes
-    back of earlier noise.
-    """
-    if isinstance(mechanism, TreeNodes):
-        return np.asarray(leaf + mechanism.sums[: _completed_level(closed)].sum(axis=0))
-    return np.asarray(released + (leaf - mechanism.weight @ mechanism.noise))
-
-
-def last_release(mechanism: Mechanism, closed: int, released: FloatArray) -> FloatArray:
-    """What leaf number ``closed``, the last one, made public: its node for the tree, else the prefix sum."""
-    if isinstance(mechanism, TreeNodes):
-        return np.array(mechanism.noisy[_completed_level(closed)])
-    return released.copy()
-
-
-def overwrite_release(mechanism: Mechanism, closed: int, published: FloatArray, released: FloatArray) -> None:
-    """Make ``published`` the `last_release`, to the bit."""
-    if isinstance(mechanism, TreeNodes):
-        mechanism.noisy[_completed_level(closed)] = published
-        _add_up_nodes(mechanism, closed, released)
-    else:
-        released[:] = published
-
-
-def drop_secrets(mechanism: Mechanism) -> None:
-    """Empty what is secret of it."""
-    secret = mechanism.sums if isinstance(mechanism, TreeNodes) else mechanism.noise
-    secret[:] = 0.0
-
-
-def _completed_level(closed: int) -> int:
-    """Level of the node that leaf number ``closed`` completes: the place of its lowest binary 1."""
-    return (closed & -closed).bit_length() - 1
-
-
-def _by_mechanism(for_tree: Callable[..., Any], for_buffers: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that is one of two by the type of its first argument, inside of kernels too."""
+def _by_mechanism(
+    for_tree: Callable[..., Any], for_buffers: Callable[..., Any], for_leaves: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A function that is one of three by the type of its first argument, inside of kernels too."""
+    forms = {TreeNodes: for_tree, NoiseBuffers: for_buffers, GeometricLeaves: for_leaves}
 
     def chosen(mechanism: Mechanism, *arguments: Any) -> Any:
-        return (for_tree if isinstance(mechanism, TreeNodes) else for_buffers)(mechanism, *arguments)
+        return forms[type(mechanism)](mechanism, *arguments)
 
     def by_type(mechanism: Any, *arguments: Any) -> Callable[..., Any]:
-        return for_tree if mechanism.instance_class is TreeNodes else for_buffers
+        return forms[mechanism.instance_class]
 
     resolved_by_type(chosen, by_type)
     return chosen
 
 
+def _every_tick(mechanism: Mechanism) -> bool:
+    return True
+
+
+def _counts_leaves(mechanism: Mechanism, users: int) -> None:
+    return
+
+
+def _even(mechanism: Mechanism) -> float:
+    return 1.0
+
+
+def _plain_mean(mechanism: Mechanism, closed: int, released: int, public: PublicMean, row: FloatArray) -> None:
+    for i in range(row.shape[0]):
+        public.mean[i] += (row[i] - public.mean[i]) / released
+
+
+_due = _by_mechanism(_every_tick, _every_tick, geometric.is_due)
+_count = _by_mechanism(_counts_leaves, _counts_leaves, geometric.count_decisions)
+_release = _by_mechanism(tree.release_by_tree, toeplitz.release_by_buffers, geometric.release_by_weight)
+_variance = _by_mechanism(tree.tree_variance, toeplitz.buffer_variance, geometric.geometric_variance)
+_unevenness = _by_mechanism(_even, _even, geometric.unevenness)
+_follow = _by_mechanism(_plain_mean, _plain_mean, geometric.follow_public)
+_restart = _by_mechanism(tree.restart_tree, toeplitz.restart_buffers, geometric.restart_leaves)
+
+
 @inlined_kernel
-def _add_up_nodes(tree: TreeNodes, closed: int, released: FloatArray) -> None:
-    """The prefix sum: what earlier epochs released, and the nodes in use."""
-    for i in range(released.shape[0]):
-        released[i] = tree.carried[i]
-    for level in range(tree.noisy.shape[0]):
-        if (closed >> level) & 1 == 1:
-            for i in range(released.shape[0]):
-                released[i] += tree.noisy[level, i]
+def is_due(mechanism: Mechanism) -> bool:
+    """Whether the next tick closes the open leaf: every one does, or those of a schedule; a function of the clock."""
+    return bool(_due(mechanism))
 
 
-def _release_by_tree(tree: TreeNodes, closed: int, leaf: FloatArray, noise: FloatArray, released: FloatArray) -> None:
-    """Binary counter of Chan et al. (2011): the node of level i covers the last 2^i leaves."""
-    level = 0
-    while (closed >> level) & 1 == 0:
-        level += 1
-    sums, noisy = tree.sums, tree.noisy
-    for i in range(leaf.shape[0]):
-        total = leaf[i]
-        for below in range(level):
-            total += sums[below, i]
-        sums[level, i] = total
-        noisy[level, i] = total + noise[i]
-    _add_up_nodes(tree, closed, released)
+@inlined_kernel
+def count_decisions(mechanism: Mechanism, users: int) -> None:
+    """The clock goes on by as many decisions."""
+    _count(mechanism, users)
 
 
-def _release_by_buffers(
-    buffers: NoiseBuffers, closed: int, leaf: FloatArray, noise: FloatArray, released: FloatArray
+@inlined_kernel
+def release_leaf(
+    mechanism: Mechanism, closed: Count, leaf: FloatArray, noise: FloatArray, sd: Number, released: FloatArray
 ) -> None:
-    """Noise C^-1 z by the buffers' recursion; the raw leaf is added and forgotten."""
-    kept, decay, weight, response = buffers.noise, buffers.decay, buffers.weight, buffers.response
-    lines = decay.shape[0]
-    for i in range(leaf.shape[0]):
-        step = noise[i]
-        for j in range(lines):
-            step -= weight[j] * kept[j, i]
-        for j in range(lines):
-            kept[j, i] = decay[j] * kept[j, i] + step
-        released[i] += leaf[i] + step
-    step = 1.0 if closed == 1 else 0.0
-    for j in range(lines):
-        step -= weight[j] * response[j]
-    for j in range(lines):
-        response[j] = decay[j] * response[j] + step
-    released_noise = lines  # the entry behind those of the buffers
-    response[released_noise] += step
-    buffers.variance_factor[()] += float(response[released_noise] * response[released_noise])
+    """Bring ``released`` up to date with ``leaf``, which is number ``closed`` of its epoch, and its noise."""
+    _release(mechanism, closed[()], leaf, noise, sd[()], released)
 
 
-def _tree_variance(tree: TreeNodes, closed: int) -> float:
-    """A prefix is the sum of as many nodes as ``closed`` has ones in binary."""
-    used = 0
-    while closed > 0:
-        used += closed & 1
-        closed >>= 1
-    return float(used)
+@inlined_kernel
+def released_variance(mechanism: Mechanism, closed: Count, sd: Number) -> float:
+    """Variance of each entry of what is ``released`` after ``closed`` leaves: public, by the clock alone."""
+    return float(_variance(mechanism, closed[()], sd[()]))
 
 
-def _buffer_variance(buffers: NoiseBuffers, closed: int) -> float:
-    return float(buffers.variance_factor[()])
+@inlined_kernel
+def released_unevenness(mechanism: Mechanism) -> float:
+    """By how much rows' own variance counts for more than in a plain sum, since some weigh more than others."""
+    return float(_unevenness(mechanism))
 
 
-def _restart_tree(tree: TreeNodes, released: FloatArray, decay: FloatArray, weight: FloatArray) -> None:
-    for i in range(released.shape[0]):
-        tree.carried[i] = released[i]
-        for level in range(tree.sums.shape[0]):
-            tree.sums[level, i] = 0.0
-            tree.noisy[level, i] = 0.0
+@inlined_kernel
+def follow_public(mechanism: Mechanism, closed: Count, released: int, public: PublicMean, row: FloatArray) -> None:
+    """After release number ``released``: the mean of public rows, weighted as `release_leaf` weighs those of users."""
+    _follow(mechanism, closed[()], released, public, row)
 
 
-def _restart_buffers(buffers: NoiseBuffers, released: FloatArray, decay: FloatArray, weight: FloatArray) -> None:
-    lines = decay.shape[0]
-    for j in range(lines):
-        buffers.decay[j] = decay[j]
-        buffers.weight[j] = weight[j]
-        buffers.response[j] = 0.0
-        for i in range(released.shape[0]):
-            buffers.noise[j, i] = 0.0
-    buffers.response[lines] = 0.0
-    buffers.variance_factor[()] = 0.0
+@inlined_kernel
+def restart(
+    mechanism: Mechanism, closed: Count, sd: Number, released: FloatArray, decay: FloatArray, weight: FloatArray
+) -> None:
+    """Begin a new epoch, of noise buffers with these coefficients; what was ``released`` is carried over."""
+    _restart(mechanism, closed[()], sd[()], released, decay, weight)
 
 
-def _no_coefficients(tree: TreeNodes) -> tuple[FloatArray, FloatArray]:
-    return tree.carried[:0], tree.carried[:0]
+def noise_scale(mechanism: Mechanism, sd: float) -> float:
+    """Scale of the noise that closing the open leaf takes: ``sd``, or a parameter in steps for whole numbers."""
+    return geometric.leaf_noise_steps(mechanism, sd) if isinstance(mechanism, GeometricLeaves) else sd
 
 
-def _buffer_coefficients(buffers: NoiseBuffers) -> tuple[FloatArray, FloatArray]:
-    return buffers.decay, buffers.weight
+def release_without_noise(mechanism: Mechanism, closed: int, leaf: FloatArray, released: FloatArray) -> Published:
+    """What `last_release` would be if ``leaf`` were number ``closed`` and had no noise of its own.
+
+    Tree: the exact sum of the node that the leaf completes.  Noise buffers: the next prefix sum, with what it takes
+    back of earlier noise.  Geometric leaves: the weighted sum.
+    """
+    if isinstance(mechanism, TreeNodes):
+        return np.asarray(leaf + mechanism.sums[: completed_level(closed)].sum(axis=0))
+    if isinstance(mechanism, GeometricLeaves):
+        return geometric.weighted_sum(mechanism, leaf)
+    return np.asarray(released + (leaf - mechanism.weight @ mechanism.noise))
 
 
-_release = _by_mechanism(_release_by_tree, _release_by_buffers)
-_variance_factor = _by_mechanism(_tree_variance, _buffer_variance)
-_restart = _by_mechanism(_restart_tree, _restart_buffers)
-coefficients = _by_mechanism(_no_coefficients, _buffer_coefficients)
-"""Decay and weight of the noise buffers of a mechanism; empty for the tree, which has none.
+def last_release(mechanism: Mechanism, closed: int, released: FloatArray) -> Published:
+    """What leaf number ``closed``, the last one, made public: its node, the weighted sum, or the prefix sum."""
+    if isinstance(mechanism, TreeNodes):
+        return np.array(mechanism.noisy[completed_level(closed)])
+    return mechanism.observed.copy() if isinstance(mechanism, GeometricLeaves) else released.copy()
 
-No kernel of its own: Python is not handed arrays by kernels that count no references.
-"""
+
+def overwrite_release(mechanism: Mechanism, closed: int, published: Published, released: FloatArray) -> None:
+    """Make ``published`` the `last_release`, to the bit, where rounding may have made a difference."""
+    if isinstance(mechanism, TreeNodes):
+        mechanism.noisy[completed_level(closed)] = published
+        tree.add_up_nodes(mechanism, closed, released)
+    elif isinstance(mechanism, NoiseBuffers):
+        released[:] = published
+
+
+def drop_secrets(mechanism: Mechanism) -> None:
+    """Empty what is secret of it; decisions whose rows are lost with it are no longer counted on."""
+    if isinstance(mechanism, TreeNodes):
+        mechanism.sums[:] = 0.0
+    elif isinstance(mechanism, GeometricLeaves):
+        mechanism.weighted[:] = 0
+        mechanism.open_rows[()] = 0
+    else:
+        mechanism.noise[:] = 0.0

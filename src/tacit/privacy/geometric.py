@@ -1,0 +1,252 @@
+"""Few leaves on a geometric schedule, integer weights, fresh noise: what is kept, released, and made of the releases.
+
+Leaf k closes after n_k decisions, n_1 = 1, n_{k+1} = n_k + max(1, floor(n_k / 100)).  Its weight is the integer A_k =
+n_k.  With X_j the sum of the rows of leaf j, released is the running sum of weighted leaves with noise of its own,
+
+    y_k = W_k + z_k / b_k,   W_k = sum_{j<=k} A_j X_j,   b_k^2 = 1 / A_k^2 - 1 / A_{k+1}^2,   z_k ~ N(0, sigma^2 I).
+
+A row of leaf j is in every release from y_j on, and A_j^2 sum_{k>=j} b_k^2 <= 1 telescopes: noise of sigma = D / mu
+makes all releases together mu-GDP for rows that change by at most D, whatever the number of decisions, and no horizon
+is asked for (docs/theory.md#geometric-leaves).
+
+**Integers.**  Rows are rounded on arrival to multiples of a ``grid``, once.  W is a sum of int64, noise is a whole
+number of steps of the grid, and so is what is released: nothing is rounded ever after.
+
+**What the releases say of the sum.**  Rows of one problem resemble each other: model the leaf of m decisions as m h +
+e, Var e = m v.  A Kalman filter of two numbers (h, W) gives the mean row h and, t h, an estimate of the plain sum whose
+noise stays below 2.0 sigma for ever.  All coordinates share the same gains, so that matrix and score of a row get the
+same weight: H theta = b stays a weighted regression whether or not rows are alike.  It is post-processing with public
+gains; the part of the error that privacy noise makes is tracked beside all of it, since estimators need to know both.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit._compile import inlined_kernel, kernel
+from tacit.privacy.discrete_gaussian import MAX_PARAMETER
+from tacit.typing import Count, FloatArray, IntArray, Secret, count
+
+PACE = 100
+"""A leaf holds one part in so many of all decisions so far."""
+DIFFUSE = 100.0
+"""Prior variance of a coordinate of the mean row, in units of its largest square: says nothing."""
+LARGEST_SUM = 1 << 62
+"""What weighted sums stay below, in steps: as much again is left for noise."""
+
+
+class GeometricConstants(NamedTuple):
+    """What stays as it is for the life of a stream."""
+
+    grid: float
+    """A step: rows are whole multiples of it."""
+    row_steps: int
+    """The most steps that a row can have in one coordinate."""
+    waiting: int
+    """How many rows of earlier epochs may still come."""
+    fluctuation: float
+    """v: assumed variance of one coordinate of a row around the mean row."""
+
+
+class GeometricLeaves(NamedTuple):
+    """What is kept from leaf to leaf."""
+
+    decisions: Count
+    """The clock: decisions of this epoch."""
+    boundary: Count
+    """n_k: the open leaf closes when the clock has come to it."""
+    open_rows: Count
+    """Decisions since the last leaf was closed."""
+    closed_rows: Count
+    """t: decisions before that, of all epochs."""
+    weighted: Secret[IntArray]
+    """W, in steps."""
+    observed: IntArray
+    """The newest release, in steps."""
+    mean: FloatArray
+    """h: estimated contribution of one decision."""
+    expected: FloatArray
+    """Estimate of W."""
+    total: FloatArray
+    """Variance of h, covariance with W, variance of W: of the whole error."""
+    privacy: FloatArray
+    """The part of it that privacy noise makes."""
+    newest: FloatArray
+    """Of the leaf that was closed last: A m, and the gains of h and W."""
+    constants: GeometricConstants
+
+
+class PublicMean(NamedTuple):
+    """What the filter makes of rows that everybody knows: their mean, each weighted as the unknown rows of its time."""
+
+    weighted: FloatArray
+    """Sum of weighted leaves, as W and known."""
+    expected: FloatArray
+    mean: FloatArray
+
+
+def no_public_rows(size: int) -> PublicMean:
+    """Before the first leaf."""
+    return PublicMean(np.zeros(size), np.zeros(size), np.zeros(size))
+
+
+def empty_leaves(size: int, constants: GeometricConstants, row_norm: float) -> GeometricLeaves:
+    """Before the first epoch: nothing is known."""
+    return GeometricLeaves(
+        decisions=count(),
+        boundary=count(1),
+        open_rows=count(),
+        closed_rows=count(),
+        weighted=np.zeros(size, dtype=np.int64),
+        observed=np.zeros(size, dtype=np.int64),
+        mean=np.zeros(size),
+        expected=np.zeros(size),
+        total=np.array([DIFFUSE * row_norm * row_norm, 0.0, 0.0]),
+        privacy=np.zeros(3),
+        newest=np.zeros(3),
+        constants=constants,
+    )
+
+
+@kernel
+def next_boundary(boundary: int, decisions: int) -> int:
+    """The first boundary of the schedule after ``boundary`` that is later than ``decisions``."""
+    following = boundary
+    while following <= max(boundary, decisions):
+        following += max(1, following // PACE)
+    return following
+
+
+@kernel
+def noise_steps(noise_sd: float, grid: float, weight: int, following: int) -> float:
+    """Parameter of a leaf's noise in steps, sigma / (grid b), rounded up; b follows from its weight and the next one's.
+
+    1 / b = A A' / sqrt((A' - A) (A' + A)) takes five roundings, which the last factor makes up for.
+    """
+    inverse = float(weight) * float(following) / math.sqrt(float(following - weight) * float(following + weight))
+    return float(math.ceil(noise_sd / grid * inverse * (1.0 + 1e-12)))
+
+
+@kernel
+def leaf_noise_steps(leaves: GeometricLeaves, noise_sd: float) -> float:
+    """The same for the open leaf, were it closed now."""
+    boundary, decisions = leaves.boundary[()], leaves.decisions[()]
+    return noise_steps(noise_sd, leaves.constants.grid, boundary, next_boundary(boundary, decisions))
+
+
+def is_due(leaves: GeometricLeaves) -> bool:
+    """Whether the open leaf is to be closed before the next decision."""
+    return bool(leaves.decisions[()] >= leaves.boundary[()])
+
+
+def is_full(leaves: GeometricLeaves, noise_sd: float) -> bool:
+    """Whether W, or its noise, could leave their integers if the open leaf were closed in this epoch: by the clock."""
+    constants = leaves.constants
+    rows = int(leaves.decisions[()]) + constants.waiting
+    largest = int(leaves.boundary[()]) * rows * constants.row_steps
+    return largest >= LARGEST_SUM or leaf_noise_steps(leaves, noise_sd) > MAX_PARAMETER
+
+
+def count_decisions(leaves: GeometricLeaves, users: int) -> None:
+    """The clock."""
+    leaves.decisions[()] += users
+    leaves.open_rows[()] += users
+
+
+def release_by_weight(
+    leaves: GeometricLeaves, closed: int, leaf: FloatArray, noise: FloatArray, sd: float, released: FloatArray
+) -> None:
+    """Add the leaf to W with its weight, publish W and noise, and bring ``released``, t h, up to date."""
+    constants, weight, rows = leaves.constants, leaves.boundary[()], leaves.open_rows[()]
+    following = next_boundary(weight, leaves.decisions[()])
+    spread = noise_steps(sd, constants.grid, weight, following) * constants.grid
+    gain, gain_weighted = _update_gains(leaves, float(weight), float(rows), spread * spread)
+    leaves.closed_rows[()] += rows
+    leaves.open_rows[()] = 0
+    leaves.boundary[()] = following
+    step, so_far = float(weight) * float(rows), float(leaves.closed_rows[()])
+    leaves.newest[0], leaves.newest[1], leaves.newest[2] = step, gain, gain_weighted
+    for i in range(leaf.shape[0]):
+        leaves.weighted[i] += weight * int(leaf[i] / constants.grid)
+        leaves.observed[i] = leaves.weighted[i] + int(noise[i])
+        expected = leaves.expected[i] + step * leaves.mean[i]
+        surprise = float(leaves.observed[i]) * constants.grid - expected
+        leaves.mean[i] += gain * surprise
+        leaves.expected[i] = expected + gain_weighted * surprise
+        released[i] = so_far * leaves.mean[i]
+
+
+@inlined_kernel
+def _update_gains(leaves: GeometricLeaves, weight: float, rows: float, variance: float) -> tuple[float, float]:
+    """Riccati recursion for (h, W): W' = W + A m h + A e, Var e = m v, seen with this variance."""
+    step = weight * rows
+    _predict(leaves.total, step, weight * weight * rows * leaves.constants.fluctuation)
+    _predict(leaves.privacy, step, 0.0)
+    seen = leaves.total[2] + variance
+    gain, gain_weighted = leaves.total[1] / seen, leaves.total[2] / seen
+    _correct(leaves.total, gain, gain_weighted, variance)
+    _correct(leaves.privacy, gain, gain_weighted, variance)
+    return gain, gain_weighted
+
+
+@kernel
+def _predict(covariance: FloatArray, step: float, fluctuation: float) -> None:
+    covariance[2] += step * (2.0 * covariance[1] + step * covariance[0]) + fluctuation
+    covariance[1] += step * covariance[0]
+
+
+@kernel
+def _correct(covariance: FloatArray, gain: float, gain_weighted: float, variance: float) -> None:
+    """Joseph's form, which holds for gains that are not those of this covariance too."""
+    mean, cross, weighted = covariance[0], covariance[1], covariance[2]
+    kept = 1.0 - gain_weighted
+    covariance[0] = mean - gain * (2.0 * cross - gain * weighted) + gain * gain * variance
+    covariance[1] = kept * (cross - gain * weighted) + gain * gain_weighted * variance
+    covariance[2] = kept * kept * weighted + gain_weighted * gain_weighted * variance
+
+
+def geometric_variance(leaves: GeometricLeaves, closed: int, sd: float) -> float:
+    """Variance of each entry of t h that privacy noise makes."""
+    rows = float(leaves.closed_rows[()])
+    return float(rows * rows * leaves.privacy[0])
+
+
+def unevenness(leaves: GeometricLeaves) -> float:
+    """t sum_i a_i^2 for the weights a_i, of sum 1, that rows have in h: 1 for a plain mean, more for others."""
+    rows = float(leaves.closed_rows[()])
+    return float(rows * max(leaves.total[0] - leaves.privacy[0], 0.0) / leaves.constants.fluctuation)
+
+
+def follow_public(leaves: GeometricLeaves, closed: int, released: int, public: PublicMean, row: FloatArray) -> None:
+    """Take in what every decision of the leaf that was just closed, number ``closed`` of its epoch, is known to add."""
+    step, gain, gain_weighted = leaves.newest[0], leaves.newest[1], leaves.newest[2]
+    for i in range(row.shape[0]):
+        so_far = public.weighted[i] if closed > 1 else 0.0
+        expected = (public.expected[i] if closed > 1 else 0.0) + step * public.mean[i]
+        public.weighted[i] = so_far + step * row[i]
+        surprise = public.weighted[i] - expected
+        public.mean[i] += gain * surprise
+        public.expected[i] = expected + gain_weighted * surprise
+
+
+def restart_leaves(
+    leaves: GeometricLeaves, closed: int, sd: float, released: FloatArray, decay: FloatArray, weight: FloatArray
+) -> None:
+    """Begin a new epoch: W is 0 again and known to be; what is known of the mean row stays known."""
+    leaves.decisions[()] = 0
+    leaves.boundary[()] = 1
+    for i in range(released.shape[0]):
+        leaves.weighted[i] = 0
+        leaves.expected[i] = 0.0
+    for j in range(1, 3):
+        leaves.total[j] = 0.0
+        leaves.privacy[j] = 0.0
+
+
+def weighted_sum(leaves: GeometricLeaves, leaf: FloatArray) -> IntArray:
+    """What closing the leaf would publish without noise, in steps."""
+    steps = np.asarray(leaf / leaves.constants.grid, dtype=np.int64)
+    return np.asarray(leaves.weighted + int(leaves.boundary[()]) * steps)
