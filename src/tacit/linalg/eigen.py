@@ -11,6 +11,8 @@ import math
 import numpy as np
 
 from tacit._compile import inlined_kernel, kernel
+from tacit.linalg.solve import cholesky
+from tacit.linalg.vectors import copy_into
 from tacit.typing import FloatArray
 
 _SWEEPS = 60
@@ -62,3 +64,22 @@ def _rotate(matrix: FloatArray, vectors: FloatArray, p: int, q: int) -> None:
         upper, lower = vectors[k, p], vectors[k, q]
         vectors[k, p] = cosine * upper - sine * lower
         vectors[k, q] = sine * upper + cosine * lower
+
+
+@kernel
+def make_positive(matrix: FloatArray, factor: FloatArray, vectors: FloatArray, work: FloatArray) -> None:
+    """Set negative eigenvalues of a symmetric matrix to 0, in place; the other arguments are room of the same shape."""
+    if cholesky(matrix, factor):
+        return
+    dim, values = matrix.shape[0], work[0]
+    for i in range(dim):
+        copy_into(matrix[i], factor[i])
+    symmetric_eigen(factor, values, vectors)
+    for i in range(dim):
+        for j in range(i + 1):
+            total = 0.0
+            for k in range(dim):
+                if values[k] > 0.0:
+                    total += values[k] * vectors[i, k] * vectors[j, k]
+            matrix[i, j] = total
+            matrix[j, i] = total

@@ -64,21 +64,31 @@ def solve_cholesky(factor: FloatArray, rhs: FloatArray, out: FloatArray) -> None
 def invert_cholesky(factor: FloatArray, out: FloatArray) -> None:
     """Inverse of ``factor @ factor.T`` into ``out``.
 
-    `solve_cholesky` for each column of the identity, written out: a column is no contiguous array, for which the other
-    kernels would have to be compiled once more.
+    `solve_cholesky` for all columns of the identity at once, line by line: several numbers at a time.
     """
     dim = factor.shape[0]
-    for column in range(dim):
-        for i in range(dim):
-            value = 1.0 if i == column else 0.0
-            for k in range(i):
-                value -= factor[i, k] * out[k, column]
-            out[i, column] = value / factor[i, i]
-        for i in range(dim - 1, -1, -1):
-            value = out[i, column]
-            for k in range(i + 1, dim):
-                value -= factor[k, i] * out[k, column]
-            out[i, column] = value / factor[i, i]
+    for i in range(dim):
+        for column in range(dim):
+            out[i, column] = 1.0 if i == column else 0.0
+        for k in range(i):
+            _subtract_line(factor[i, k], out[k], out[i])
+        _divide_line(factor[i, i], out[i])
+    for i in range(dim - 1, -1, -1):
+        for k in range(i + 1, dim):
+            _subtract_line(factor[k, i], out[k], out[i])
+        _divide_line(factor[i, i], out[i])
+
+
+@inlined_kernel
+def _subtract_line(factor: float, line: FloatArray, out: FloatArray) -> None:
+    for j in range(out.shape[0]):
+        out[j] -= factor * line[j]
+
+
+@inlined_kernel
+def _divide_line(divisor: float, out: FloatArray) -> None:
+    for j in range(out.shape[0]):
+        out[j] /= divisor
 
 
 @kernel

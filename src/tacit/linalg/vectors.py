@@ -22,6 +22,14 @@ def copy_into(source: FloatArray, target: FloatArray) -> None:
 
 
 @kernel
+def fill(matrix: FloatArray, value: float) -> None:
+    """Make every entry ``value``."""
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            matrix[i, j] = value
+
+
+@kernel
 def norm(x: FloatArray) -> float:
     """Euclidean norm by a plain loop."""
     total = 0.0
@@ -37,6 +45,18 @@ def multiply(matrix: FloatArray, x: FloatArray, out: FloatArray) -> None:
         out[i] = 0.0
         for j in range(matrix.shape[1]):
             out[i] += matrix[i, j] * x[j]
+
+
+@kernel
+def multiply_matrices(first: FloatArray, second: FloatArray, out: FloatArray) -> None:
+    """``first @ second`` into ``out``, which may be neither: line by line, several numbers at a time."""
+    for i in range(first.shape[0]):
+        for j in range(second.shape[1]):
+            out[i, j] = 0.0
+        for k in range(first.shape[1]):
+            factor = first[i, k]
+            for j in range(second.shape[1]):
+                out[i, j] += factor * second[k, j]
 
 
 @kernel
