@@ -3,7 +3,7 @@
     TacitError
         InvalidInput                 an argument is outside its domain (also a ValueError)
             UnknownDecision          no decision has this id
-            ExpiredDecision          the decision is older than the reward window
+            ExpiredDecision          the decision is older than reward_window or reward_age admits
             AlreadyRewarded          the decision's reward has been taken in
         BudgetExceeded               a release does not fit what is left of the budget
         CorruptState                 a file does not hold a complete saved state
@@ -36,7 +36,7 @@ class UnknownDecision(InvalidInput):
 
 
 class ExpiredDecision(InvalidInput):
-    """The decision is older than the reward window, which counts decisions."""
+    """The decision is older than ``reward_window`` or ``reward_age`` admits, which count decisions."""
 
 
 class AlreadyRewarded(InvalidInput):

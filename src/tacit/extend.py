@@ -7,7 +7,7 @@ own have: `tacit.make_policy`, save and load, ``tacit simulate --module`` with p
 
 from tacit._compile import kernel
 from tacit._validate import finite, nonnegative, positive, probability, share
-from tacit.environments import Block, register_environment
+from tacit.environments import NEVER, Block, register_arrivals, register_environment
 from tacit.glm.links import ClickLink, CompiledLink, Link, LinkKernels, register_link
 from tacit.linalg.solve import dot
 from tacit.policies.arms import remember_arm
@@ -31,6 +31,7 @@ from tacit.privacy.noise import NoiseSource
 from tacit.typing import Count, FloatArray, IntArray, Number, Secret, count, number
 
 __all__ = [
+    "NEVER",
     "BatchPolicy",
     "Block",
     "ClickLink",
@@ -68,6 +69,7 @@ __all__ = [
     "plan_release",
     "positive",
     "probability",
+    "register_arrivals",
     "register_environment",
     "register_link",
     "register_policy",

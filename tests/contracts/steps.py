@@ -20,7 +20,8 @@ from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.publisher import Publisher
 from tacit.policies.state import flatten, public_part, rebuild
-from tacit.privacy.continual import Stream, close_leaf, published, replay_leaf
+from tacit.policies.steps import TICKED
+from tacit.privacy.continual import Stream, close_leaf, is_used_up, leaf_is_due, published, replay_leaf
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import FloatArray
@@ -132,8 +133,9 @@ def check_clocks_tell_nothing(
 
     The same noise, one row replaced: all public integers, which is where clocks and counters are, and the ledger agree
     after every call.  ``driven`` names those that follow the *values* of releases, which differ here;
-    `check_the_same_releases_look_the_same` is about them.
+    `check_the_same_releases_look_the_same` is about them.  A stream's whole numbers are such values themselves.
     """
+    driven |= {"stream.mechanism.observed"}
 
     def clocks(policy: Policy) -> dict[str, bytes]:
         public = _public(policy)
@@ -197,9 +199,11 @@ class _Recorder(Publisher):
     def __init__(self, tape: deque[Any]) -> None:
         self._tape = tape
 
-    def leaf(self, stream: Stream, noise: FloatArray) -> bool:
-        fresh = close_leaf(stream, noise)
-        self._tape.append(published(stream))
+    def leaf(self, stream: Stream, noise: FloatArray, users: int) -> bool:
+        due = leaf_is_due(stream)
+        fresh = close_leaf(stream, noise, users)
+        if due:
+            self._tape.append(published(stream))
         return fresh
 
     def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:
@@ -223,11 +227,13 @@ class _Player(Publisher):
         assert self._tape, "released in one world only"
         return self._tape.popleft()
 
-    def leaf(self, stream: Stream, noise: FloatArray) -> bool:
+    def leaf(self, stream: Stream, noise: FloatArray, users: int) -> bool:
+        if not leaf_is_due(stream):
+            return close_leaf(stream, noise, users)
         released = self._next()
-        if stream.closed[()] >= stream.leaves[()]:
-            return close_leaf(stream, noise)
-        replay_leaf(stream, released)  # all public fields but the release must agree by themselves
+        if is_used_up(stream):
+            return close_leaf(stream, noise, users)
+        replay_leaf(stream, released, users)  # all public fields but the release must agree by themselves
         return True
 
     def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:
@@ -284,10 +290,13 @@ def _decided(
 ) -> tuple[int, int]:
     rng = np.random.default_rng(41)
     coins = _padded((1, policy.coin_count), rng.random((1, policy.coin_count)), around).view
-    noise = _padded((1, policy.noise_size), rng.standard_normal(policy.noise_size), around).view
+    # Whole numbers, as some streams take them, and not small ones.
+    noise = _padded((1, policy.noise_size), np.rint(100.0 * rng.standard_normal(policy.noise_size)), around).view
     arms = np.zeros(1, dtype=np.int64)
     nothing = np.zeros((0, 0))
-    _, flag = policy._steps().run(state, ticked, contexts[np.newaxis], nothing, noise, coins, memo, arms)
+    _, flag = policy._steps().run(
+        state, TICKED if ticked else 1, contexts[np.newaxis], nothing, noise, coins, memo, arms
+    )
     return int(flag), int(arms[0])
 
 

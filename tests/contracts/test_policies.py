@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -215,8 +216,10 @@ def test_without_a_limit_there_is_no_noise_and_the_report_says_so(name: str) -> 
 
 @pytest.mark.parametrize("name", JOINT)
 def test_more_rounds_for_each_user_mean_more_noise(name: str) -> None:
-    once, thrice = make(name), make(name, rounds_per_user=3)
-    assert thrice.noise_scale == pytest.approx(3.0 * once.noise_scale, rel=1e-9)
+    rows: dict[str, Any] = {"blend": 0.5} if name == "stream-glm" else {}  # which otherwise follows from the budget
+    once, thrice = make(name, **rows), make(name, rounds_per_user=3, **rows)
+    # Rounding to a grid, which follows from the budget, adds one part in 1,000 to a sensitivity at most.
+    assert 3.0 / 1.001 < thrice.noise_scale / once.noise_scale < 3.0 * 1.001
 
 
 @private_policy
@@ -265,8 +268,10 @@ def test_corrupt_files_are_refused(name: str, tmp_path: Path) -> None:
 @private_policy
 def test_unseeded_policies_use_the_operating_systems_entropy(name: str) -> None:
     policy = make(name, seed=None)
-    assert policy.randomness.ticks.name == "secure"
-    assert "secure" in str(policy.privacy)
+    kind = "secure" if policy.guarantee == "shuffle" else "exact"  # bits of the shuffle model are whole numbers anyway
+    assert policy.randomness.ticks.name == policy.randomness.events.name == kind
+    assert kind in str(policy.privacy)
+    assert "operating-system entropy" in str(policy.privacy)
 
 
 @private_policy

@@ -100,12 +100,12 @@ class FaultyState(NamedTuple):
 
 
 @kernel
-def _close(state: FaultyState, noise: FloatArray) -> bool:
+def _close(state: FaultyState, noise: FloatArray, users: int) -> bool:
     if state.fault == UNDECLARED_NOISE:
         state.theta[0] = noise[noise.shape[0]]
     if state.fault == SKIPS_EMPTY_LEAF and dot(state.stream.leaf, state.stream.leaf) == 0.0:
         return False
-    return close_leaf(state.stream, noise)
+    return close_leaf(state.stream, noise, users)
 
 
 @kernel
@@ -148,7 +148,7 @@ def _learn(state: FaultyState, memo: FloatArray, reward: float) -> None:
     fault, dim = state.fault, state.theta.shape[0]
     contribute_vector(state.stream, 0, reward, memo[:dim])
     if fault == CLOSES_ON_REWARD and reward > 0.5:
-        close_leaf(state.stream, np.zeros(dim))
+        close_leaf(state.stream, np.zeros(dim), 1)
     elif fault == MOVED_BY_REWARD:
         state.theta[0] += 1e-9 * reward
     elif fault == COUNTS_REWARDS:
@@ -185,8 +185,10 @@ class Faulty(ContinualPolicy):
             horizon=horizon, source=self.randomness.ticks,
         )  # fmt: skip
 
-    def _close(self, noise: FloatArray) -> bool:
-        return self.publisher.leaf(self.state.stream, noise)  # the fault of its own `close` is for the other checks
+    def _close(self, noise: FloatArray, users: int) -> bool:
+        return self.publisher.leaf(
+            self.state.stream, noise, users
+        )  # the fault of its own `close` is for the other checks
 
     def _make_state(self) -> FaultyState:
         dim = self.setting.dim

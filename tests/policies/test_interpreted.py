@@ -41,7 +41,6 @@ def test_all_other_policies(link: str) -> None:
 
 
 def test_noise_on_a_grid() -> None:
-    pytest.importorskip("opendp")
     assert differences(EXACT, interpreted.ROUNDS if FULL else 300) == {}
 
 

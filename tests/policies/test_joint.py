@@ -129,7 +129,7 @@ def test_stream_noise_is_the_charged_one_and_not_two_thirds_of_it() -> None:
     size = 0
     total = 0.0
     for seed in range(300):
-        policy = make(seed=seed, horizon=64)
+        policy = make(seed=seed, horizon=64, factorization="toeplitz")
         policy.select(np.zeros((2, 3)))
         total += float(np.sum(policy.state.stream.released**2))
         size += policy.state.stream.released.size
@@ -156,7 +156,7 @@ def test_state_stays_small_beyond_the_rows_of_the_optimizer() -> None:
 
 
 def test_unknown_horizon_runs_in_doubling_epochs_within_the_budget() -> None:
-    policy = make(horizon=None)
+    policy = make(horizon=None, factorization="toeplitz")
     contexts, rewards = world(1100)
     for _ in range(3):
         policy.play(contexts, rewards)

@@ -67,6 +67,19 @@ class Entry(Generic[Arguments, Result]):
             self.forms[kinds] = machine.announced_code(self.kernel, kinds)
         return self.forms[kinds](*arguments)
 
+    def bound_now(self, kinds: Kinds) -> Callable[..., Result]:
+        """The compiled form for arguments of exactly these kinds; it is compiled first if need be."""
+        if Switch.mode is Mode.NEVER:
+            return self._plainly
+        if _collected is not None:
+            return lambda *arguments: self._interpret(kinds, arguments)
+        if kinds not in self.forms:
+            from tacit._compile import machine
+
+            compiled = machine.code if Switch.mode is Mode.NOW else machine.announced_code
+            self.forms[kinds] = compiled(self.kernel, kinds)
+        return self.forms[kinds]
+
     def bound(self, kinds: Kinds, changed: Callable[[], None]) -> Callable[..., Result]:
         """The form for arguments of exactly these kinds, without the look at them that every other call takes.
 

@@ -35,6 +35,10 @@ _ROLES: Final = (
     "this process plays devices, shuffler and analyzer at once, so that whoever runs it sees the rows; to serve "
     "people, run the roles of tacit.shuffle apart (docs/guides/shuffle.md)."
 )
+_NO_AGE: Final = (
+    "{name} takes no reward_age: devices keep their rewards until their batch closes, so that the last users of each "
+    "batch would never count. Have every device report what came within a wait that is the same for all"
+)
 _GENERATOR: Final = "bits come from a Philox generator that operating-system entropy keys anew for each batch."
 
 
@@ -142,6 +146,8 @@ class BatchPolicy(PrivatePolicy):
         return self.setting.dim + 1
 
     def _open_ledger(self) -> None:
+        if self.config.reward_age is not None:
+            raise InvalidInput(_NO_AGE.format(name=self.name))
         super()._open_ledger()
         if self.setting.budget.unlimited:
             event = self._bit_source.event("sums of every batch", math.sqrt(2.0), 0.0, size=0)
@@ -155,6 +161,9 @@ class BatchPolicy(PrivatePolicy):
 
     def _warnings(self) -> tuple[str, ...]:
         return shuffle_warnings(self._bit_source)
+
+    def _ended(self) -> bool:
+        return bool(self.state.batch.end[()] == NONE_OPEN)
 
     def _on_event(self, flag: int) -> None:
         if flag not in (CLOSE, OPEN):
@@ -194,6 +203,9 @@ class BatchPolicy(PrivatePolicy):
         if plan is not None and not self.charged_when_opened:
             self._charge(plan)
         self._learn_from(rows, self._exact_sums(rows.users) if plan is None else self._shuffled_sums(plan))
+
+    def _default_noise(self) -> str:
+        return "secure"  # binomial bits are whole numbers by construction
 
     def _drop_raw(self) -> None:
         """Give up the open batch: its users are lost, and the next one begins."""

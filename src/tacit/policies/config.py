@@ -136,6 +136,13 @@ class Config:
         default="logistic",
         check=_link_name,
     )
+    base_rate: float | None = option(
+        "Mean reward of an arm whose score is 0, such as a usual click rate of 0.08. It shifts the link, mu(<x, theta> "
+        "+ offset), so that theta says only how arms differ from it and theta_bound can be smaller. Public: from "
+        "experience, not from the data to be protected. By default mu(0), which is 1/2 for clicks.",
+        default=None,
+        check=positive,
+    )
     theta_bound: float = option(
         "S: a bound on the length of the unknown parameter theta, so that scores lie in [-S, S].",
         default=1.0,
@@ -159,6 +166,14 @@ class Config:
         default=DEFAULT_REWARD_WINDOW,
         check=at_least(1),
     )
+    reward_age: int | None = option(
+        "Decisions after which a reward contributes, whatever it is and whenever it came; the policy keeps it until "
+        "then, and takes none later. For rewards whose delay depends on what they are, such as clicks, which come at "
+        "once, and non-clicks, which are known after a while: give the longest of these delays. None: a reward "
+        "contributes when it comes.",
+        default=None,
+        check=at_least(1),
+    )
     seed: int | None = option(
         "For simulations: all randomness follows from it. Without one it comes from the operating system, which is "
         "what people must be served with.",
@@ -171,6 +186,11 @@ class Config:
             check, value = found.metadata.get("check"), getattr(self, found.name)
             if check is not None and not (value is None and found.default is None):
                 object.__setattr__(self, found.name, check(found.name, value))
+        if self.reward_age is not None and self.reward_window != DEFAULT_REWARD_WINDOW:
+            raise InvalidInput(
+                f"give reward_age or reward_window, not both: with reward_age={self.reward_age} rewards are taken "
+                f"until their decision is that old"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """All fields as plain values that JSON can hold; an infinite number is the word ``inf``."""
@@ -214,8 +234,8 @@ class PrivateConfig(Config):
         check=at_least(1),
     )
     noise: str | None = option(
-        "Source of noise: `secure` (operating-system entropy, the default), `exact` (integers, OpenDP) or `fast` "
-        "(seeded; the default of a policy with a seed).",
+        "Source of noise: `exact` (whole numbers from the operating system's entropy; the default wherever releases "
+        "are whole numbers), `secure` (the same entropy, floating point) or `fast` (seeded; the default with a seed).",
         default=None,
         check=one_of("fast", "secure", "exact", "none"),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from tacit.errors import AlreadyRewarded, CorruptState, ExpiredDecision, InvalidInput, UnknownDecision
 from tacit.typing import FloatArray, IntArray
 
+_NO_WINDOW = 1 << 62
 _FIRST_RANDOM_ID = 1 << 51
 """Ids of a life begin at a random place from here to 2^52: exact in JSON, and no other life's."""
 
@@ -27,12 +29,19 @@ class Pending:
 
     A decision expires after ``window`` further decisions.  That depends on the clock alone, never on whether anyone's
     reward arrived, and keeps memory bounded when rewards get lost.
+
+    With an ``age`` a reward is kept until its decision is so many decisions old (``keep``), and handed out then
+    (``matured``), whenever it came; a decision that has none by then expires.
     """
 
-    def __init__(self, memo_size: int, window: int) -> None:
+    def __init__(self, memo_size: int, window: int, age: int | None = None) -> None:
         self.memo_size = memo_size
-        self._window = window
+        self.age = age or 0
+        """0 where rewards are learned from as they come."""
+        self._window = _NO_WINDOW if age else window
         self._memos: dict[int, FloatArray] = {}
+        self._kept: dict[int, tuple[FloatArray, float]] = {}
+        """Decisions that are too young to be learned from, whose rewards have come."""
         self._first_id = 0
         self._next_id = 0
         self._oldest = 0
@@ -77,11 +86,16 @@ class Pending:
         if not self._first_id <= identity < self._next_id:
             raise UnknownDecision(self._unknown(identity))
         if identity < self._oldest:
-            raise ExpiredDecision(
-                f"decision id {identity} has expired: rewards are taken for the last {self._window} decisions; "
-                f"raise reward_window if yours come later"
-            )
+            raise ExpiredDecision(self._expired(identity))
         raise AlreadyRewarded(f"decision id {identity} already has its reward: a reward counts once")
+
+    def _expired(self, identity: int) -> str:
+        if not self.age:
+            limit, remedy = f"for the last {self._window} decisions", "raise reward_window if yours come later"
+        else:
+            limit = f"until their decision is reward_age={self.age} decisions old, when they contribute"
+            remedy = "a policy with a larger reward_age waits longer"
+        return f"decision id {identity} has expired: rewards are taken {limit}; {remedy}"
 
     def _unknown(self, identity: int) -> str:
         if self._next_id == self._first_id:
@@ -99,6 +113,34 @@ class Pending:
                 return memo
         return self._memos.pop(self.find(decision))
 
+    def keep(self, decision: Decision | int, reward: float) -> int:
+        """Keep a reward until its decision is old enough, and return the decision's id; refuses what ``take`` does."""
+        identity = self.find(decision)
+        self._kept[identity] = self._memos[identity], reward
+        del self._memos[identity]
+        return identity
+
+    def coming_of_age(self, users: int) -> int:
+        """How many decisions come of age with the next ``users``: what the clock of releases counts in their place.
+
+        Rows come by their decision's age, and so does the clock: leaves would be empty at first otherwise.
+        """
+        made = self._next_id - self._first_id + 1 - self.age
+        return max(0, made + users) - max(0, made)
+
+    def matured(self) -> Iterator[tuple[FloatArray, float]]:
+        """Memos and rewards of the decisions that are old enough when the next one is made, oldest first.
+
+        Which decisions these are depends on the clock alone.  Those without a reward expire.  Each is given away before
+        it is handed out: whatever interrupts the rest, a reward never counts twice.
+        """
+        while self._oldest <= self._next_id - self.age:
+            self._memos.pop(self._oldest, None)
+            found = self._kept.pop(self._oldest, None)
+            self._oldest += 1
+            if found is not None:
+                yield found
+
     def memo(self, identity: int) -> FloatArray:
         """What was remembered of decision ``identity``."""
         return self._memos[identity]
@@ -107,6 +149,7 @@ class Pending:
         """Forget all waiting decisions, and number further ones as no earlier life of this state can have."""
         self._earlier = self.decisions
         self._memos.clear()
+        self._kept.clear()
         self.renumber()
 
     def renumber(self) -> None:
@@ -115,14 +158,43 @@ class Pending:
         self._oldest = self._first_id
 
     def to_arrays(self) -> dict[str, FloatArray | IntArray]:
-        """All fields as arrays, for saving."""
-        ids = np.array(list(self._memos), dtype=np.int64)
-        memos = np.array(list(self._memos.values()), dtype=np.float64).reshape(ids.size, self.memo_size)
+        """All fields as arrays, for saving; in the order of decisions, whatever the order of their rewards."""
         clock = np.array([self._next_id, self._oldest, self._first_id, self._earlier], dtype=np.int64)
-        return {"ids": ids, "memos": memos, "clock": clock}
+        memos = self._rows(list(self._memos.values()))
+        arrays: dict[str, FloatArray | IntArray] = {"ids": _numbers(self._memos), "memos": memos, "clock": clock}
+        if not self.age:
+            return arrays
+        kept = dict(sorted(self._kept.items()))
+        rewards = np.array([reward for _, reward in kept.values()], dtype=np.float64)
+        kept_memos = self._rows([memo for memo, _ in kept.values()])
+        return arrays | {"kept_ids": _numbers(kept), "kept_memos": kept_memos, "kept_rewards": rewards}
 
-    def restore(self, ids: IntArray, memos: FloatArray, clock: IntArray) -> None:
+    def restore(
+        self,
+        ids: IntArray,
+        memos: FloatArray,
+        clock: IntArray,
+        kept_ids: IntArray | None = None,
+        kept_memos: FloatArray | None = None,
+        kept_rewards: FloatArray | None = None,
+    ) -> None:
         """Put back what ``to_arrays`` gave."""
-        rows = np.ascontiguousarray(memos, dtype=np.float64).reshape(ids.size, self.memo_size)
-        self._memos = {int(i): memo.copy() for i, memo in zip(ids, rows, strict=True)}
+        self._memos = dict(self._restored(ids, memos))
         self._next_id, self._oldest, self._first_id, self._earlier = (int(value) for value in clock)
+        if not self.age:
+            return
+        if kept_ids is None or kept_memos is None or kept_rewards is None:
+            raise CorruptState("the rewards that reward_age keeps are missing")
+        kept = zip(self._restored(kept_ids, kept_memos), kept_rewards, strict=True)
+        self._kept = {identity: (memo, float(reward)) for (identity, memo), reward in kept}
+
+    def _rows(self, memos: list[FloatArray]) -> FloatArray:
+        return np.array(memos, dtype=np.float64).reshape(len(memos), self.memo_size)
+
+    def _restored(self, ids: IntArray, memos: FloatArray) -> list[tuple[int, FloatArray]]:
+        rows = np.ascontiguousarray(memos, dtype=np.float64).reshape(ids.size, self.memo_size)
+        return [(int(identity), memo.copy()) for identity, memo in zip(ids, rows, strict=True)]
+
+
+def _numbers(ids: Iterable[int]) -> IntArray:
+    return np.array(list(ids), dtype=np.int64)

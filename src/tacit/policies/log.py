@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tacit.errors import CorruptState
 from tacit.policies.publisher import Publisher
-from tacit.privacy.continual import Stream, published
+from tacit.privacy.continual import Stream, leaf_is_due, published
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import FloatArray
@@ -86,9 +86,11 @@ class LoggingPublisher(Publisher):
     def __init__(self, sink: Callable[[Entry], None]) -> None:
         self.sink = sink
 
-    def leaf(self, stream: Stream, noise: FloatArray) -> bool:
-        fresh = super().leaf(stream, noise)
-        self.sink(Released("leaf", {"released": published(stream)} if fresh else {}))
+    def leaf(self, stream: Stream, noise: FloatArray, users: int) -> bool:
+        due = leaf_is_due(stream)
+        fresh = super().leaf(stream, noise, users)
+        if due:
+            self.sink(Released("leaf", {"released": published(stream)} if fresh else {}))
         return fresh
 
     def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from tacit.policies.one_life import ALIVE, OneLife
 from tacit.policies.publisher import DIRECT, Publisher
 from tacit.policies.replay import ReplayingPublisher, apply_entry
 from tacit.policies.setting import Setting, make_setting
-from tacit.policies.steps import BoundSteps, bind_steps, run, take_in
+from tacit.policies.steps import TICKED, BoundSteps, bind_steps, compiled_run, take_in
 from tacit.policies.storable import Storable
 from tacit.privacy.randomness import Randomness
 from tacit.privacy.report import Model, PrivacyReport, no_privacy
@@ -32,11 +32,13 @@ _NOTHING, _NO_COINS, _NO_REWARDS = np.zeros((1, 0)), np.zeros((1, 0)), np.zeros(
 
 
 class Span(NamedTuple):
-    """Ticks that may follow each other without anything between them, and the noise that each of them draws."""
+    """Ticks that may follow each other without anything between them, and the noise that they draw."""
 
     ticks: int
     noise_size: int
     noise_scale: float
+    rare: bool = False
+    """Whether ``ticks`` counts decisions, and only the first tick draws noise, in whole numbers."""
 
 
 class Policy(Storable, ABC):
@@ -88,10 +90,11 @@ class Policy(Storable, ABC):
         """Where releases pass through; another one may watch them or play them back."""
         self._open_ledger()
         self.state = self._make_state()
-        self._pending = Pending(self.memo_size, self.config.reward_window)
+        self._pending = Pending(self.memo_size, self.config.reward_window, self.config.reward_age)
         self._life = OneLife(private=self.private)
-        self._ticks_left, self._noise_size, self._noise_scale = Span(0, 0, 0.0)
-        """How many ticks of the span may still follow (none when the state was replaced), and what they draw."""
+        self._span = Span(0, 0, 0.0)
+        self._ticks_left = 0
+        """How many ticks of the span may still follow; none when the state was replaced."""
         self._bound: BoundSteps | None = None
         self._replayed: ReplayingPublisher | None = None
         self._begin()
@@ -143,7 +146,7 @@ class Policy(Storable, ABC):
         """Do what ``advance`` asked for with ``flag``."""
         raise NotImplementedError(f"{self.name} raised the unexpected event {flag}")
 
-    def _close(self, noise: FloatArray) -> bool:
+    def _close(self, noise: FloatArray, users: int) -> bool:
         """Close a tick outside of compiled code, for a publisher that wants to see it; True without a release."""
         return True
 
@@ -217,22 +220,26 @@ class Policy(Storable, ABC):
         """One tick, then an arm and a memo for each user, in one compiled call unless something must happen between."""
         if self._life.claim is not None:
             self._life.go_on()
-        users, ticked = contexts.shape[0], self.publisher is not DIRECT
+        if self._pending.age:
+            self._mature()
+        users = contexts.shape[0]
+        counted = self._pending.coming_of_age(users) if self._pending.age else users
         memos, arms = np.empty((users, self._pending.memo_size)), np.empty(users, dtype=np.int64)
-        noise, coins = self._draw(users)
-        if ticked:
-            self._tick_in_the_open(noise)
+        noise, coins = self._draw(users, counted)
+        if self.publisher is not DIRECT:
+            self._tick_in_the_open(noise, counted)
+            counted = TICKED
         bound = self._bound
         if bound is None or bound.state is not self.state:
             bound = self._steps()
-        while flag := bound.run(self.state, ticked, contexts, _NO_REWARDS, noise, coins, memos, arms)[1]:
+        while flag := bound.run(self.state, counted, contexts, _NO_REWARDS, noise, coins, memos, arms)[1]:
             self._on_event(flag)
-            bound, ticked = self._steps(), True
+            bound, counted = self._steps(), TICKED
         return arms, memos
 
-    def _tick_in_the_open(self, noise: FloatArray) -> None:
+    def _tick_in_the_open(self, noise: FloatArray, counted: int) -> None:
         """A tick whose release passes through the publisher, and what it asks for."""
-        flag = take_in(self.state, self._close(noise[0]))
+        flag = take_in(self.state, self._close(noise[0], counted))
         if flag:
             self._on_event(flag)
 
@@ -249,7 +256,9 @@ class Policy(Storable, ABC):
             if life.claim is not None:
                 self._pending.find(decision)  # a call that is refused does not count as going on
                 life.go_on()
-            if self.publisher is DIRECT:
+            if self._pending.age:
+                self._keep(decision, value)
+            elif self.publisher is DIRECT:
                 # Taken first: whatever interrupts the rest, a reward never counts twice.
                 self._learn(self._pending.take(decision), value)
             else:
@@ -260,6 +269,18 @@ class Policy(Storable, ABC):
         self._learn_published(self._pending.take(identity), reward)
         if self._log is not None:
             self._log(Rewarded(identity, reward))
+
+    def _keep(self, decision: Decision | int, reward: float) -> None:
+        """Keep a reward until its decision has reached ``reward_age``; the log has it where it came."""
+        identity = self._pending.keep(decision, reward)
+        if self._log is not None:
+            self._log(Rewarded(identity, reward))
+
+    def _mature(self) -> None:
+        """Before a tick: learn from the decisions that have reached ``reward_age`` and have a reward."""
+        learn = self._learn if self.publisher is DIRECT else self._learn_published
+        for memo, reward in self._pending.matured():
+            learn(memo, reward)
 
     def play(self, contexts: npt.ArrayLike, rewards: npt.ArrayLike) -> IntArray:
         """Play whole rounds at once and return the arms: the compiled loop behind the simulator.
@@ -273,29 +294,50 @@ class Policy(Storable, ABC):
             raise InvalidInput("play releases inside compiled code, where no publisher sees it: use select and update")
         with self._life.free():
             self._life.go_on()
+            if self._pending.age:
+                return self._play_one_by_one(block, table)
             self._ticks_left = 0  # spans of its own: whatever interrupts it, the next decision begins another
             arms, start = np.empty(block.shape[0], dtype=np.int64), 0
+            compiled = compiled_run(self.state)
             while start < block.shape[0]:
                 span = self._next_span()
                 stop = min(block.shape[0], start + span.ticks)
-                self._play_span(span, block[start:stop], table[start:stop], arms[start:stop])
+                self._play_span(compiled, span, block[start:stop], table[start:stop], arms[start:stop])
                 start = stop
             self._pending.skip(block.shape[0])
         return arms
 
-    def _play_span(self, span: Span, contexts: FloatArray, rewards: FloatArray, arms: IntArray) -> None:
-        count, memo, size = arms.size, np.empty((1, self.memo_size)), span.noise_size
-        noise = self.randomness.ticks.gaussian(span.noise_scale, (count, size)) if size else np.zeros((count, 0))
+    def _play_one_by_one(self, contexts: FloatArray, rewards: FloatArray) -> IntArray:
+        """The same where rewards wait: what is learned before a round is a matter of the clock."""
+        arms = np.empty(contexts.shape[0], dtype=np.int64)
+        for t in range(arms.size):
+            chosen, memos = self._decide(contexts[t : t + 1])
+            arms[t] = chosen[0]
+            self._pending.keep(self._pending.add(memos[0]), rewards.item(t, arms[t]))
+        return arms
+
+    def _play_span(
+        self,
+        compiled: Callable[..., tuple[int, int]],
+        span: Span,
+        contexts: FloatArray,
+        rewards: FloatArray,
+        arms: IntArray,
+    ) -> None:
+        count, memo = arms.size, np.empty((1, self.memo_size))
+        noise = self._noise(span, 1 if span.rare else count)
         coins = self.randomness.coins.random((count, self.coin_count))
-        start, ticked = 0, False
+        start, counted = 0, 1
         while start < count:
             left = slice(start, count)
-            done, flag = run.now(
-                self.state, ticked, contexts[left], rewards[left], noise[left], coins[left], memo, arms[left]
+            lines = noise if span.rare else noise[left]
+            done, flag = compiled(
+                self.state, counted, contexts[left], rewards[left], lines, coins[left], memo, arms[left]
             )
             start += done
-            if ticked := flag != 0:
+            if flag:
                 self._on_event(flag)
+            counted = TICKED if flag else 1
 
     @property
     def decisions(self) -> int:
@@ -327,13 +369,24 @@ class Policy(Storable, ABC):
         """A better form of the steps has become ready."""
         self._bound = None
 
-    def _draw(self, users: int) -> tuple[FloatArray, FloatArray]:
-        """Noise of the next tick, in a span that has begun, and coins of its users."""
-        if self._ticks_left == 0:
-            self._ticks_left, self._noise_size, self._noise_scale = self._next_span()
-        self._ticks_left -= 1
-        size, count = self._noise_size, self.coin_count
-        noise = self.randomness.ticks.gaussian(self._noise_scale, (1, size)) if size else _NOTHING
+    def _draw(self, users: int, counted: int) -> tuple[FloatArray, FloatArray]:
+        """Noise of the next tick, in a span that has begun, and coins of its users; it counts as so many decisions."""
+        if self._ticks_left <= 0:
+            self._span = self._next_span()
+            self._ticks_left = self._span.ticks
+            noise = self._noise(self._span, 1)
+        else:
+            noise = _NOTHING if self._span.rare else self._noise(self._span, 1)
+        self._ticks_left -= counted if self._span.rare else 1
+        count = self.coin_count
         if count:
             return noise, self.randomness.coins.random((users, count))
         return noise, _NO_COINS if users == 1 else np.zeros((users, 0))
+
+    def _noise(self, span: Span, ticks: int) -> FloatArray:
+        """What the span draws for so many ticks, a line for each."""
+        shape = (ticks, span.noise_size)
+        if span.noise_size == 0:
+            return _NOTHING if ticks == 1 else np.zeros(shape)
+        source = self.randomness.ticks
+        return source.integers(span.noise_scale, shape) if span.rare else source.gaussian(span.noise_scale, shape)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tacit.policies.config import Config, PrivateConfig
+from tacit.policies.notices import bound_notices, horizon_notices
 from tacit.policies.policy import Policy
 from tacit.policies.setting import PrivateSetting, make_private_setting
 from tacit.policies.snapshots import Snapshot, digest
@@ -35,7 +36,13 @@ class PrivatePolicy(Policy):
         return make_private_setting(self.config)
 
     def _make_randomness(self) -> Randomness:
-        return Randomness.make(self.config.seed, self.config.noise, private=not self.config.budget.unlimited)
+        config = self.config
+        noise = config.noise or (self._default_noise() if config.seed is None else "fast")
+        return Randomness.make(config.seed, noise, private=not config.budget.unlimited)
+
+    def _default_noise(self) -> str:
+        """Where no seed is given: exact, which leaves nothing to low-order bits of floating-point numbers."""
+        return "exact"
 
     def _open_ledger(self) -> None:
         self.recovered_at: list[int] = []
@@ -52,6 +59,16 @@ class PrivatePolicy(Policy):
     def _warnings(self) -> tuple[str, ...]:
         """What the privacy report must say beyond the figures."""
         return ()
+
+    def _ended(self) -> bool:
+        """Whether nothing will be released any more; a function of the clock."""
+        return False
+
+    def _notices(self) -> tuple[str, ...]:
+        """What the report says of the estimate and the horizon; functions of releases and of the clock."""
+        horizon = self.setting.horizon
+        outlived = horizon_notices(self.decisions, horizon, ended=self._ended())
+        return bound_notices(self.estimate, self.setting.theta_bound) + outlived
 
     def _cohort(self, name: str) -> str:
         """A cohort of this life: rows of one life are in no other's."""
@@ -72,7 +89,8 @@ class PrivatePolicy(Policy):
     def privacy(self) -> PrivacyReport:
         """Target, spent and remaining budget; prints as a table."""
         with self._life.free():
-            warnings = (*self._warnings(), *(_recovery_text(decision) for decision in self.recovered_at))
+            recoveries = tuple(_recovery_text(decision) for decision in self.recovered_at)
+            warnings = self._warnings() + self._notices() + recoveries
             noise = self.randomness.ticks.describe()
             return self.ledger.report(model=self.guarantee, noise=noise, warnings=warnings)
 

@@ -19,9 +19,9 @@ from tacit.typing import FloatArray
 class Publisher:
     """Releases things as they are planned; subclasses watch or replace what is released."""
 
-    def leaf(self, stream: Stream, noise: FloatArray) -> bool:
-        """Close the open leaf of a stream and release its prefix sum; False when no leaves are left."""
-        return close_leaf_from_python(stream, noise)
+    def leaf(self, stream: Stream, noise: FloatArray, users: int) -> bool:
+        """The tick of a stream before so many decisions: close the open leaf and release its sum, if it is due."""
+        return close_leaf_from_python(stream, noise, users)
 
     def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:
         """Release a sum (``kind`` says of what) with noise of standard deviation ``sd``."""

@@ -12,7 +12,7 @@ from tacit.errors import CorruptState
 from tacit.policies.admission import admit_reward
 from tacit.policies.log import Decided, Entry, Released, Rewarded, Values
 from tacit.policies.publisher import Publisher
-from tacit.privacy.continual import Stream, close_leaf_from_python, replay_leaf
+from tacit.privacy.continual import Stream, close_leaf_from_python, is_used_up, leaf_is_due, replay_leaf
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import FloatArray
@@ -43,13 +43,15 @@ class ReplayingPublisher(Publisher):
             raise CorruptState(f"{kind!r} is to be released, and the log has {instead} there: not this policy's log")
         return found.values
 
-    def leaf(self, stream: Stream, noise: FloatArray) -> bool:
+    def leaf(self, stream: Stream, noise: FloatArray, users: int) -> bool:
+        if not leaf_is_due(stream):
+            return close_leaf_from_python(stream, noise, users)
         values = self._next("leaf")
         if not values:
-            if stream.closed[()] < stream.leaves[()]:  # closed without noise, the leaf would show its raw sum
+            if not is_used_up(stream):  # closed without noise, the leaf would show its raw sum
                 raise CorruptState("the log has a leaf without a release, though the stream has leaves left")
-            return close_leaf_from_python(stream, noise)
-        replay_leaf(stream, values["released"])
+            return close_leaf_from_python(stream, noise, users)
+        replay_leaf(stream, values["released"], users)
         return True
 
     def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:
@@ -79,12 +81,20 @@ def apply_entry(policy: Policy, entry: Entry, publisher: ReplayingPublisher) -> 
 
 def _decide_again(policy: Policy, entry: Decided) -> None:
     policy._pending.check_next(entry.first)
+    if policy._pending.age:
+        policy._mature()
     # Drawn and left: a seeded generator must be where it was, and what was released is in the log.
-    noise, _ = policy._draw(len(entry.arms))
-    policy._tick_in_the_open(noise)
+    users, pending = len(entry.arms), policy._pending
+    counted = pending.coming_of_age(users) if pending.age else users
+    noise, _ = policy._draw(users, counted)
+    policy._tick_in_the_open(noise, counted)
     for memo in np.array(entry.memos, dtype=np.float64).reshape(len(entry.arms), policy.memo_size):
         policy._pending.add(memo)
 
 
 def _reward_again(policy: Policy, entry: Rewarded) -> None:
-    policy._learn_published(policy._pending.take(entry.decision), admit_reward(entry.reward, policy.setting))
+    reward = admit_reward(entry.reward, policy.setting)
+    if policy._pending.age:
+        policy._pending.keep(entry.decision, reward)
+    else:
+        policy._learn_published(policy._pending.take(entry.decision), reward)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tacit.glm.links import Link, get_link
+from tacit.glm.shifted import with_base_rate
 from tacit.policies.config import Config, PrivateConfig
 from tacit.privacy.budget import Budget
 
@@ -13,8 +14,8 @@ from tacit.privacy.budget import Budget
 class Setting:
     """What everybody may know: dimension, horizon, link, bounds.
 
-    ``kappa`` and ``kappa_star`` are 1 / min and 1 / max of the link's derivative over [-theta_bound, theta_bound],
-    unless the configuration states other public values.
+    ``link`` is shifted where the configuration states a base rate.  ``kappa`` and ``kappa_star`` are 1 / min and 1 /
+    max of its derivative over [-theta_bound, theta_bound], unless the configuration states other public values.
     """
 
     dim: int
@@ -40,13 +41,15 @@ class PrivateSetting(Setting):
 
 def make_setting(config: Config) -> Setting:
     """The constants that follow from a configuration."""
-    link, bound = get_link(config.link), config.theta_bound
+    plain, bound = get_link(config.link), config.theta_bound
+    reward_bound = plain.default_reward_bound if config.reward_bound is None else config.reward_bound
+    link = with_base_rate(plain, config.base_rate, reward_bound)
     return Setting(
         dim=config.dim,
         horizon=config.horizon,
         link=link,
         theta_bound=bound,
-        reward_bound=link.default_reward_bound if config.reward_bound is None else config.reward_bound,
+        reward_bound=reward_bound,
         kappa=link.kappa(bound) if config.kappa is None else config.kappa,
         kappa_star=link.kappa_star(bound) if config.kappa_star is None else config.kappa_star,
     )

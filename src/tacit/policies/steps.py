@@ -2,8 +2,9 @@
 
 A policy is a state, a ``NamedTuple`` of arrays, and kernels on it:
 
-- ``close(state, noise) -> fresh``: the clock ticks, and the stream's leaf is closed with this noise: the release.  The
-  only step that sees noise, and the only one that turns raw sums into public numbers.  Without noise there is none.
+- ``close(state, noise, users) -> fresh``: the clock ticks before the decisions of so many users, and the stream's leaf,
+  if it is due, is closed with this noise: the release.  The only step that sees noise, and the only one that turns raw
+  sums into public numbers.  Without noise there is none.
 - ``advance(state, fresh) -> flag``: take in what was released, if anything was (``fresh``): solve anew.  A flag other
   than 0 asks the Python side for an event (such as a private optimizer call) before arms are chosen.
 - ``choose(state, contexts, coins, memo) -> arm``: pick an arm of one user; whatever learning will need later
@@ -24,7 +25,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tacit._compile import Entry, as_entry, generic_entry, generic_kernel, kernel
-from tacit._compile.kinds import FLOAT, TRUTH, array_kind, kind_of
+from tacit._compile.kinds import FLOAT, INTEGER, array_kind, kind_of
 from tacit.errors import TacitError
 from tacit.privacy.continual import close_leaf
 from tacit.typing import FloatArray, IntArray
@@ -54,9 +55,9 @@ def register_steps(
 
 
 @generic_kernel
-def close_stream(state: Any, noise: FloatArray) -> bool:
+def close_stream(state: Any, noise: FloatArray, users: int) -> bool:
     """The ``close`` of a state whose releases are one continual stream, in its field ``stream``."""
-    return close_leaf(state.stream, noise)
+    return close_leaf(state.stream, noise, users)
 
 
 def steps_of(state_type: type) -> Steps:
@@ -75,10 +76,10 @@ def closes_a_stream(state_type: type) -> bool:
     return steps_of(state_type).close is close_stream
 
 
-def close(state: Any, noise: FloatArray) -> bool:
+def close(state: Any, noise: FloatArray, users: int) -> bool:
     """The first half of a tick, the release; inside kernels it is resolved by the state's type, as all steps are."""
     step = steps_of(type(state)).close
-    return True if step is None else step(state, noise)
+    return True if step is None else step(state, noise, users)
 
 
 def absorb(state: Any, fresh: bool) -> int:
@@ -97,7 +98,7 @@ def learn(state: Any, memo: FloatArray, reward: float) -> None:
 
 
 @kernel
-def _nothing_to_close(state: Any, noise: FloatArray) -> bool:
+def _nothing_to_close(state: Any, noise: FloatArray, users: int) -> bool:
     return True
 
 
@@ -124,10 +125,14 @@ def pick(state: Any, contexts: FloatArray, coins: FloatArray, memo: FloatArray) 
     return choose(state, contexts, coins, memo)
 
 
+TICKED = -1
+"""In place of a number of decisions: the tick has been."""
+
+
 @generic_entry(_steps_by_name)
 def run(
     state: Any,
-    ticked: bool,
+    counted: int,
     contexts: FloatArray,
     rewards: FloatArray,
     noise: FloatArray,
@@ -137,16 +142,19 @@ def run(
 ) -> tuple[int, int]:
     """Decide for all users: the one loop behind `select`, `select_batch` and `play`.
 
-    Without ``rewards`` there is one tick for all users together, unless the clock has ``ticked`` already, and a choice
+    Without ``rewards`` there is one tick for all users together, which counts as ``counted`` decisions, and a choice
     for each.  With them each user is a round: a tick, a choice, and what the chosen arm earns is learned from at once.
-    Lines of ``noise`` belong to ticks, all others to users; a single line of ``memos`` serves all rounds.
+    ``counted`` of `TICKED` says that the clock has ticked for the first user already.
+    Lines of ``noise`` belong to ticks, all others to users; a single line of ``memos`` serves all rounds.  Where there
+    are fewer lines of ``noise``, no leaf is due at later ticks.
 
     Returns how many were decided for, and the event that must happen before the next one; 0 at the end.
     """
-    users, learns, ready = arms.shape[0], rewards.shape[0] > 0, ticked
+    users, learns, ready = arms.shape[0], rewards.shape[0] > 0, counted == TICKED
     for user in range(users):
         if not ready:
-            flag = absorb(state, close(state, noise[user]))
+            line = noise[user if user < noise.shape[0] else 0]
+            flag = absorb(state, close(state, line, 1 if learns else counted))
             if flag != 0:
                 return user, flag
         memo = memos[user if user < memos.shape[0] else 0]
@@ -156,6 +164,11 @@ def run(
             learn(state, memo, rewards[user, arm])
         ready = not learns
     return users, 0
+
+
+def compiled_run(state: Any) -> Callable[..., tuple[int, int]]:
+    """`run` for states of this kind, compiled; arrays passed to it must be as `bind_steps` says."""
+    return run.bound_now((kind_of(state), *_RUN))
 
 
 class BoundSteps(NamedTuple):
@@ -168,6 +181,7 @@ class BoundSteps(NamedTuple):
 
 _VECTOR, _MATRIX, _BLOCK = map(array_kind, (1, 2, 3))
 _ARMS = array_kind(1, "<i8")
+_RUN = (INTEGER, _BLOCK, _MATRIX, _MATRIX, _MATRIX, _MATRIX, _ARMS)
 
 
 def bind_steps(state: Any, changed: Callable[[], None]) -> BoundSteps:
@@ -179,6 +193,6 @@ def bind_steps(state: Any, changed: Callable[[], None]) -> BoundSteps:
     kind, learner = kind_of(state), steps_of(type(state)).learn
     return BoundSteps(
         state,
-        run.bound((kind, TRUTH, _BLOCK, _MATRIX, _MATRIX, _MATRIX, _MATRIX, _ARMS), changed),
+        run.bound((kind, *_RUN), changed),
         learner.bound((kind, _VECTOR, FLOAT), changed),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.glm.links import LOG, LOGISTIC
+from tacit.glm.links import LINKS
 from tacit.glm.rows import ALL_ROWS, rows_of
 from tacit.policies.baselines._kernels import (
     add_to_inverse,
@@ -106,7 +106,7 @@ def test_a_fit_that_converges_is_not_counted() -> None:
     rng = np.random.default_rng(1)
     features, rewards = unit_ball(rng, 300, 3), rng.integers(0, 2, 300).astype(np.float64)
     theta, unfinished = np.zeros(3), count()
-    refit(LOGISTIC, rows_of(features, rewards), ALL_ROWS, 0.5, 5.0, unfinished, theta)
+    refit(LINKS["logistic"].form, rows_of(features, rewards), ALL_ROWS, 0.5, 5.0, unfinished, theta)
     assert unfinished[()] == 0
     np.testing.assert_allclose(theta, maximum_likelihood("logistic", features, rewards, 0.5), atol=1e-7)
 
@@ -115,10 +115,10 @@ def test_a_fit_that_does_not_converge_is_counted_and_the_next_one_goes_on() -> N
     """From far above, each Newton step of the log link lowers the score by about 1: 80 take more than one fit."""
     rows = rows_of(np.ones((50, 1)), np.ones(50))
     theta, unfinished = np.full(1, 80.0), count()
-    refit(LOG, rows, ALL_ROWS, 1e-3, 100.0, unfinished, theta)
+    refit(LINKS["log"].form, rows, ALL_ROWS, 1e-3, 100.0, unfinished, theta)
     assert unfinished[()] == 1
     assert 1.0 < theta[0] < 80.0
-    refit(LOG, rows, ALL_ROWS, 1e-3, 100.0, unfinished, theta)
+    refit(LINKS["log"].form, rows, ALL_ROWS, 1e-3, 100.0, unfinished, theta)
     assert unfinished[()] == 1
     assert theta[0] == pytest.approx(0.0, abs=1e-4)
 

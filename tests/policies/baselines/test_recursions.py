@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize, special
 
+from tacit.glm.links import LINKS
 from tacit.policies.baselines import ecolog, gloc
 from tacit.policies.registry import make_policy
 from tests.policies.baselines.helpers import Array, mean, play_recorded
@@ -112,9 +113,10 @@ def test_ecolog_step_stays_in_the_ball_where_it_cannot_settle() -> None:
     """A matrix that is not positive definite has no Newton step: the point is in the ball, and the answer is no."""
     start = ecolog.Estimate(matrix=np.diag([1.0, -1.0]), inverse=np.eye(2), theta=np.array([0.3, 0.4]))
     out, x = np.empty(2), np.array([0.6, 0.8])
-    assert not ecolog.online_step(start, 0.5, x, 1.0, 1.0, out)
+    link = LINKS["logistic"].form
+    assert not ecolog.online_step(link, start, 0.5, x, 1.0, 1.0, out)
     assert np.linalg.norm(out) == pytest.approx(0.5)
-    assert ecolog.online_step(start._replace(matrix=np.eye(2)), 0.5, x, 1.0, 1.0, out)
+    assert ecolog.online_step(link, start._replace(matrix=np.eye(2)), 0.5, x, 1.0, 1.0, out)
     assert np.linalg.norm(out) == pytest.approx(0.5)
 
 

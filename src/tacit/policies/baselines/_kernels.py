@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tacit._compile import allocating_kernel, generic_kernel, inlined_kernel, kernel
 from tacit.glm.likelihood import CONVERGED, Limits, Objective, fit_kernel
-from tacit.glm.links import mean
+from tacit.glm.links import LinkForm, mean
 from tacit.glm.rows import ALL_ROWS, RowBuffer, Selection
 from tacit.linalg.projection import project_ball, project_ball_metric
 from tacit.linalg.solve import cholesky, dot, invert_cholesky, quadratic_form
@@ -27,7 +27,7 @@ MARK = -1
 class FitConstants(NamedTuple):
     """How an estimate is fitted to all rows again and again (`refit_as_rows_grow`)."""
 
-    link: int
+    link: LinkForm
     ridge: float
     theta_bound: float
     """Radius of the ball that the estimate stays in."""
@@ -64,7 +64,9 @@ def choose_optimistic(
 
 
 @kernel
-def optimistic_mean_arm(link: int, contexts: FloatArray, theta: FloatArray, inverse: FloatArray, radius: float) -> int:
+def optimistic_mean_arm(
+    link: LinkForm, contexts: FloatArray, theta: FloatArray, inverse: FloatArray, radius: float
+) -> int:
     """The arm of the largest ``mu(<x, theta>) + radius * ||x||_inverse``."""
     best, chosen = -math.inf, 0
     for k in range(contexts.shape[0]):
@@ -160,7 +162,7 @@ def refit_due(count: int, fitted: Count, growth: float) -> bool:
 
 @inlined_kernel
 def refit(
-    link: int,
+    link: LinkForm,
     rows: RowBuffer,
     mark: int,
     ridge: float,

@@ -43,6 +43,8 @@ class LinearConstants(NamedTuple):
     """Sub-Gaussian bound of a reward."""
     ball: float
     """Radius of the ball that the linear fit is kept in."""
+    base_rate: float
+    """Subtracted from every reward."""
 
 
 class NoisySums(NamedTuple):
@@ -66,7 +68,18 @@ def linear_constants(setting: Setting, config: LinearConfig) -> LinearConstants:
         deviation=0.5 * setting.reward_bound,
         # The best linear fit to means in [0, R] over the unit ball need not lie in the S-ball: allow for both.
         ball=max(setting.theta_bound, setting.reward_bound * setting.dim),
+        base_rate=subtracted_rate(config),
     )
+
+
+def subtracted_rate(config: LinearConfig) -> float:
+    """What the linear fit has as its mean at score 0: the base rate, where there is one."""
+    return 0.0 if config.base_rate is None else config.base_rate
+
+
+def response_bound(setting: Setting, config: LinearConfig) -> float:
+    """Bound on abs(r - base rate) over rewards in [0, R]."""
+    return max(subtracted_rate(config), setting.reward_bound - subtracted_rate(config))
 
 
 @allocating_kernel

@@ -23,7 +23,7 @@ import numpy as np
 from tacit._compile import allocating_kernel, kernel
 from tacit._validate import positive
 from tacit.design.g_optimal import g_optimal_design
-from tacit.glm.links import derivative
+from tacit.glm.links import LinkForm, derivative
 from tacit.linalg.solve import dot, quadratic_form
 from tacit.policies.arms import remember_arm
 from tacit.policies.baselines._config import scale_option
@@ -57,7 +57,7 @@ class BatchConfig(Config):
 class BatchConstants(NamedTuple):
     """Public numbers that the steps read."""
 
-    link: int
+    link: LinkForm
     ridge: float
     theta_bound: float
     reward_bound: float
@@ -217,7 +217,7 @@ class BatchedGlinCB(RowPolicy):
         unit = 30.0 * setting.reward_bound * setting.theta_bound
         gamma = config.scale * unit * math.sqrt(setting.dim * math.log(config.horizon + 1))
         return BatchConstants(
-            link=setting.link.code,
+            link=setting.link.form,
             ridge=config.ridge,
             theta_bound=setting.theta_bound,
             reward_bound=setting.reward_bound,

@@ -32,7 +32,7 @@ import numpy as np
 
 from tacit._compile import allocating_kernel, kernel
 from tacit._validate import positive
-from tacit.glm.links import LOGISTIC, antiderivative, derivative, mean
+from tacit.glm.links import LinkForm, antiderivative, derivative, mean
 from tacit.linalg.projection import project_ball
 from tacit.linalg.solve import cholesky, dot, quadratic_form, solve_cholesky
 from tacit.linalg.vectors import copy_into, multiply, norm
@@ -72,6 +72,7 @@ class EcologConfig(ConfidenceConfig):
 class EcologConstants(NamedTuple):
     """Public numbers that the steps read."""
 
+    link: LinkForm
     scale: float
     theta_bound: float
     failure_probability: float
@@ -105,19 +106,19 @@ class EcologState(NamedTuple):
 
 
 @kernel
-def _move_along(z: float, spread: float, pull: float, trials: float, hits: float) -> float:
+def _move_along(link: LinkForm, z: float, spread: float, pull: float, trials: float, hits: float) -> float:
     """The root s of ``pull * s + trials * mu(z + s * spread) - hits``, which increases in s.
 
     Newton's method, kept within a bracket of the root.
     """
     low, high, s = (hits - trials) / pull, hits / pull, 0.0
     for _ in range(_LINE_STEPS):
-        value = pull * s + trials * mean(LOGISTIC, z + s * spread) - hits
+        value = pull * s + trials * mean(link, z + s * spread) - hits
         if value > 0.0:
             high = s
         else:
             low = s
-        step = value / (pull + trials * spread * derivative(LOGISTIC, z + s * spread))
+        step = value / (pull + trials * spread * derivative(link, z + s * spread))
         if abs(step) <= _TOLERANCE:
             return s - step
         s = s - step if low < s - step < high else 0.5 * (low + high)
@@ -126,9 +127,9 @@ def _move_along(z: float, spread: float, pull: float, trials: float, hits: float
 
 @allocating_kernel
 def online_step(
-    start: Estimate, theta_bound: float, x: FloatArray, trials: float, hits: float, out: FloatArray
+    link: LinkForm, start: Estimate, theta_bound: float, x: FloatArray, trials: float, hits: float, out: FloatArray
 ) -> bool:
-    """Minimise ``||theta - theta_t||^2_W / (2 + D) + trials * log(1 + e^z) - hits * z`` over the ball into ``out``.
+    """Minimise ``||theta - theta_t||^2_W / (2 + D) + trials * A(z) - hits * z``, A' = mu, over the ball into ``out``.
 
     The loss sees one direction: the minimum over all space lies on a line.  Outside the ball, Newton steps to the
     minimum of the quadratic model over the ball.  False when they did not settle; ``out`` is in the ball even so.
@@ -136,15 +137,15 @@ def online_step(
     dim, pull = x.shape[0], 1.0 / (1.0 + theta_bound)
     image = np.empty(dim)
     multiply(start.inverse, x, image)
-    s = _move_along(dot(x, start.theta), dot(x, image), pull, trials, hits)
+    s = _move_along(link, dot(x, start.theta), dot(x, image), pull, trials, hits)
     for i in range(dim):
         out[i] = start.theta[i] + s * image[i]
-    return norm(out) <= theta_bound or _constrained_step(start, theta_bound, x, trials, hits, out)
+    return norm(out) <= theta_bound or _constrained_step(link, start, theta_bound, x, trials, hits, out)
 
 
 @allocating_kernel
 def _constrained_step(
-    start: Estimate, theta_bound: float, x: FloatArray, trials: float, hits: float, out: FloatArray
+    link: LinkForm, start: Estimate, theta_bound: float, x: FloatArray, trials: float, hits: float, out: FloatArray
 ) -> bool:
     """The same where the minimum over all space, in ``out``, lies outside the ball.
 
@@ -162,10 +163,10 @@ def _constrained_step(
             offset[i] = out[i] - start.theta[i]
             for j in range(dim):
                 hessian[i, j] = pull * start.matrix[i, j]
-        add_outer(hessian, x, trials * derivative(LOGISTIC, z))
+        add_outer(hessian, x, trials * derivative(link, z))
         multiply(start.matrix, offset, gradient)
         for i in range(dim):
-            gradient[i] = pull * gradient[i] + (trials * mean(LOGISTIC, z) - hits) * x[i]
+            gradient[i] = pull * gradient[i] + (trials * mean(link, z) - hits) * x[i]
         if not cholesky(hessian, factor):
             return False
         solve_cholesky(factor, gradient, gradient)
@@ -199,18 +200,18 @@ def _choose(state: EcologState, contexts: FloatArray, coins: FloatArray, memo: F
 
 @allocating_kernel
 def _learn(state: EcologState, memo: FloatArray, reward: float) -> None:
-    dim, theta_bound = memo.shape[0], state.constants.theta_bound
+    link, theta_bound, dim = state.constants.link, state.constants.theta_bound, memo.shape[0]
     middle, moved, step = np.empty(dim), np.empty(dim), np.empty(dim)
     start = Estimate(state.matrix, state.inverse, state.theta)
-    settled = online_step(start, theta_bound, memo, 2.0, 1.0, middle)  # theta-bar: as if both rewards came
-    settled &= online_step(start, theta_bound, memo, 1.0, reward, moved)
+    settled = online_step(link, start, theta_bound, memo, 2.0, 1.0, middle)  # theta-bar: as if both rewards came
+    settled &= online_step(link, start, theta_bound, memo, 1.0, reward, moved)
     z, z_middle = dot(memo, moved), dot(memo, middle)
-    curvature = derivative(LOGISTIC, z)
-    if not settled or derivative(LOGISTIC, z_middle) > 2.0 * curvature:
+    curvature = derivative(link, z)
+    if not settled or derivative(link, z_middle) > 2.0 * curvature:
         state.unproven[()] += 1
     for i in range(dim):
         step[i] = moved[i] - state.theta[i]
-    gain = antiderivative(LOGISTIC, z_middle) - antiderivative(LOGISTIC, z) - reward * (z_middle - z)
+    gain = antiderivative(link, z_middle) - antiderivative(link, z) - reward * (z_middle - z)
     state.radius_from_data[()] += 2.0 * (1.0 + theta_bound) * gain - quadratic_form(state.matrix, step)
     copy_into(moved, state.theta)
     add_outer(state.matrix, memo, curvature)
@@ -239,6 +240,7 @@ class Ecolog(Policy):
             rewards=count(),
             unproven=count(),
             constants=EcologConstants(
+                link=setting.link.form,
                 scale=config.scale,
                 theta_bound=setting.theta_bound,
                 failure_probability=config.failure_probability,

@@ -105,7 +105,7 @@ class GlmUcb(RowPolicy):
             theta=np.zeros(dim),
             fitted=count(),
             unfinished=count(),
-            fit=FitConstants(setting.link.code, config.ridge_or_dim, setting.theta_bound, config.growth),
+            fit=FitConstants(setting.link.form, config.ridge_or_dim, setting.theta_bound, config.growth),
             constants=self._constants(),
         )
 

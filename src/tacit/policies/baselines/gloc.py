@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tacit._compile import allocating_kernel, kernel
-from tacit.glm.links import mean
+from tacit.glm.links import LinkForm, mean
 from tacit.linalg.solve import dot, quadratic_form
 from tacit.linalg.vectors import multiply
 from tacit.policies.baselines._config import DimRidgeConfig, scale_option
@@ -49,7 +49,7 @@ class GlocConfig(DimRidgeConfig):
 class GlocConstants(NamedTuple):
     """Public numbers that the steps read."""
 
-    link: int
+    link: LinkForm
     scale: float
     convexity: float
     """Strong convexity of the loss, 1 / kappa."""
@@ -144,7 +144,7 @@ class Gloc(Policy):
     def _constants(self) -> GlocConstants:
         setting, config = self.setting, self.config
         return GlocConstants(
-            link=setting.link.code,
+            link=setting.link.form,
             scale=config.scale,
             convexity=1.0 / setting.kappa,
             theta_bound=setting.theta_bound,

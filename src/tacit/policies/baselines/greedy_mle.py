@@ -79,5 +79,5 @@ class GreedyMLE(RowPolicy):
             theta=np.zeros(setting.dim),
             fitted=count(),
             unfinished=count(),
-            fit=FitConstants(setting.link.code, config.ridge, setting.theta_bound, config.growth),
+            fit=FitConstants(setting.link.form, config.ridge, setting.theta_bound, config.growth),
         )

@@ -3,15 +3,16 @@
 
 LinUCB on continually released sums of x x' and r x (their Algorithm 1 with Algorithm 2), with the noisy Gram matrix
 shifted until it is positive definite (their section 4.2). Rewards are taken for linear whatever the link is: a reward
-that is not costs a bias, never privacy.
+that is not costs a bias, never privacy. With a base rate b, what is summed and fitted is r - b.
 
 Formal guarantee
 ----------------
 (epsilon, delta)-joint differential privacy by the billboard argument. Adjacency: one user's whole row is replaced.
 One stream holds (x x', s r x); a replaced row moves it by at most (2 + s^2 R^2) / sqrt(2), or 2 s R when s R >
-sqrt(2) (`row_bound`), and the ledger is charged once for all releases, exactly (docs/theory.md#private-peers). Ours:
-Gaussian DP in place of their composition over a tree, a near-optimal factorization by default
-(``factorization="tree"`` is theirs), no sum of r^2, which is not needed, and the weight s.
+sqrt(2) (`row_bound`; with a base rate max(b, R - b) takes the place of R), and the ledger is charged once for all
+releases, exactly (docs/theory.md#private-peers). Ours: Gaussian DP in place of their composition over a tree, a
+near-optimal factorization by default (``factorization="tree"`` is theirs), no sum of r^2, which is not needed, and the
+weight s.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tacit.policies.baselines._private_linear import (
     LinearConstants,
     NoisySums,
     linear_constants,
+    response_bound,
     solve_noisy,
 )
 from tacit.policies.config import configuration, option
@@ -41,22 +43,21 @@ from tacit.privacy.continual import (
     Stream,
     contribute_outer,
     contribute_vector,
-    plan_release,
     released_variance,
 )
 from tacit.privacy.report import Model
 from tacit.typing import Count, FloatArray, Number, count, number
 
 
-def row_bound(weight: float, reward_bound: float) -> float:
-    """sup ||(x x' - y y', s (r x - q y))|| over the unit ball and rewards in [0, R].
+def row_bound(weight: float, bound: float) -> float:
+    """sup ||(x x' - y y', s (r x - q y))|| over the unit ball and responses r, q in [0, R], or in [-R, R].
 
     Let b = s R, u = ||x|| ||y|| cos(x, y) with its sign turned. The square is ||x||^4 + ||y||^4 + s^2 (r^2 ||x||^2 +
     q^2 ||y||^2) - 2 u^2 + 2 s^2 r q u. Over all u <= 1 the last two terms are at most b^4 / 2 (at u = b^2 / 2, when
     b^2 <= 2) or 2 b^2 - 2, and the first ones at most 2 + 2 b^2: together (2 + b^2)^2 / 2 or 4 b^2. Unit vectors at
-    that angle with rewards R attain it.
+    that angle with rewards R attain it. Where r q is negative, u of the other sign gives the same.
     """
-    reach = weight * reward_bound
+    reach = weight * bound
     return (2.0 + reach * reach) / math.sqrt(2.0) if reach * reach <= 2.0 else 2.0 * reach
 
 
@@ -70,7 +71,9 @@ class JointLinConfig(LinearConfig, ContinualConfig):
     """
 
     reward_weight: float | None = option(
-        "s: how much of the row's norm goes to the reward; 1 / R by default.", default=None, check=positive
+        "s: how much of the row's norm goes to the reward; by default 1 / R, or 1 / max(b, R - b) with a base rate b.",
+        default=None,
+        check=positive,
     )
 
 
@@ -101,13 +104,13 @@ def _solve(state: JointLinState) -> None:
     unpack(state.stream.released[:size], gram)
     for i in range(dim):
         moment[i] = state.stream.released[size + i] / weight
-    state.ticks[()] += 1
     sums = NoisySums(gram, moment, sd, sd / weight, float(state.ticks[()]))
     state.radius[()] = solve_noisy(sums, state.constants.linear, state.theta, state.inverse)
 
 
 @kernel
 def _advance(state: JointLinState, fresh: bool) -> int:
+    state.ticks[()] += 1
     if fresh:
         _solve(state)
     return 0
@@ -122,9 +125,10 @@ def _choose(state: JointLinState, contexts: FloatArray, coins: FloatArray, memo:
 
 @kernel
 def _learn(state: JointLinState, memo: FloatArray, reward: float) -> None:
-    dim = memo.shape[0]
+    dim, constants = memo.shape[0], state.constants
+    response = reward - constants.linear.base_rate
     contribute_outer(state.stream, 0, 1.0, memo)
-    contribute_vector(state.stream, dim * (dim + 1) // 2, state.constants.reward_weight * reward, memo)
+    contribute_vector(state.stream, dim * (dim + 1) // 2, constants.reward_weight * response, memo)
 
 
 register_steps(JointLinState, _advance, _choose, _learn, close_stream)
@@ -140,21 +144,20 @@ class JointLinUcb(ContinualPolicy):
 
     @property
     def reward_weight(self) -> float:
-        """s: how much of the row's norm goes to the reward; 1 / R by default."""
+        """s: how much of the row's norm goes to the reward."""
         given = self.config.reward_weight
-        return 1.0 / self.setting.reward_bound if given is None else given
+        return 1.0 / response_bound(self.setting, self.config) if given is None else given
 
     def _plan(self, horizon: int) -> ContinualRelease:
-        setting, weight = self.setting, self.reward_weight
-        return plan_release(
+        setting, weight, bound = self.setting, self.reward_weight, response_bound(self.setting, self.config)
+        return self._plan_stream(
             "sums of x x' and r x",
             packed_size(setting.dim) + setting.dim,
-            row_bound=row_bound(weight, setting.reward_bound),
-            row_norm=math.sqrt(1.0 + (weight * setting.reward_bound) ** 2),
+            horizon,
+            row_bound=row_bound(weight, bound),
+            row_norm=math.sqrt(1.0 + (weight * bound) ** 2),
             mu=self.total_mu,
-            factorization=self.config.factorization or self.default_factorization,
-            horizon=horizon,
-            source=self.randomness.ticks,
+            factorization="geometric",
         )
 
     def _make_state(self) -> JointLinState:

@@ -24,7 +24,7 @@ import numpy as np
 
 from tacit._compile import inlined_kernel, kernel
 from tacit._validate import positive
-from tacit.glm.links import mean
+from tacit.glm.links import LinkForm, mean
 from tacit.linalg.projection import project_ball
 from tacit.linalg.solve import dot
 from tacit.linalg.vectors import copy_into, round_to_grid
@@ -56,7 +56,7 @@ class LocalConfig(PrivateConfig):
 class LocalConstants(NamedTuple):
     """Public numbers that the steps read."""
 
-    link: int
+    link: LinkForm
     rate: float
     """Numerator of the rate of the gradient steps; ``rate_offset`` is added to t in its denominator."""
     rate_offset: float
@@ -80,7 +80,7 @@ class LocalState(NamedTuple):
 
 @inlined_kernel
 def report_gradient(
-    link: int, theta: FloatArray, x: FloatArray, reward: float, bound: float, grid: float, out: FloatArray
+    link: LinkForm, theta: FloatArray, x: FloatArray, reward: float, bound: float, grid: float, out: FloatArray
 ) -> None:
     """Add to ``out`` what the device computes: the gradient, its factor clipped to ``bound``, on the noise's grid."""
     slope = min(bound, max(-bound, mean(link, dot(x, theta)) - reward))
@@ -95,7 +95,7 @@ def _advance(state: LocalState, fresh: bool) -> int:
 
 
 @kernel
-def _close(state: LocalState, noise: FloatArray) -> bool:
+def _close(state: LocalState, noise: FloatArray, users: int) -> bool:
     """Nothing is released by a tick: the noise goes to the device that decides next."""
     copy_into(noise, state.noise)
     return True
@@ -168,8 +168,8 @@ class LocalGLM(PrivatePolicy):
     def noise_scale(self) -> float:
         return self._planned_noise_sd
 
-    def _close(self, noise: FloatArray) -> bool:
-        return _close(self.state, noise)
+    def _close(self, noise: FloatArray, users: int) -> bool:
+        return _close(self.state, noise, users)
 
     def _learn_published(self, memo: FloatArray, reward: float) -> None:
         gradient, dim = np.zeros(self.setting.dim), self.setting.dim
@@ -207,7 +207,7 @@ class LocalGLM(PrivatePolicy):
         # Curvature of the mean loss where rows are: half of max mu' times a direction's share of ||x||^2.
         rate = self.config.scale * 2.0 * setting.dim / setting.max_derivative
         return LocalConstants(
-            link=setting.link.code,
+            link=setting.link.form,
             rate=rate,
             rate_offset=rate * setting.max_derivative,
             theta_bound=setting.theta_bound,

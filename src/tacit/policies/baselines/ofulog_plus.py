@@ -20,7 +20,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tacit._compile import allocating_kernel, kernel
-from tacit.glm.links import LOGISTIC, derivative
+from tacit.glm.links import LinkForm, derivative
 from tacit.glm.rows import ALL_ROWS
 from tacit.linalg.solve import dot
 from tacit.policies.baselines._config import RefittedConfig, scale_option
@@ -56,6 +56,7 @@ class OfulogConfig(RefittedConfig):
 class OfulogConstants(NamedTuple):
     """Public numbers that the steps read."""
 
+    link: LinkForm
     scale: float
     theta_bound: float
     failure_probability: float
@@ -95,15 +96,15 @@ def _invert_hessian(state: OfulogState) -> None:
         hessian[i, i] = state.constants.ridge
     for s in range(state.rows.held[()]):
         x = state.rows.features[s]
-        add_outer(hessian, x, derivative(LOGISTIC, dot(x, state.theta)))
+        add_outer(hessian, x, derivative(state.constants.link, dot(x, state.theta)))
     inverse_or_keep(hessian, state.inverse, state.unfinished)
 
 
 @kernel
 def _advance(state: OfulogState, fresh: bool) -> int:
     if refit_due(state.rows.held[()], state.fitted, state.constants.growth):
-        bound = state.constants.theta_bound
-        refit(LOGISTIC, state.rows, ALL_ROWS, FIT_RIDGE, bound, state.unfinished, state.theta)
+        link, bound = state.constants.link, state.constants.theta_bound
+        refit(link, state.rows, ALL_ROWS, FIT_RIDGE, bound, state.unfinished, state.theta)
         _invert_hessian(state)
     return grow_flag(state.rows)
 
@@ -116,7 +117,7 @@ def _choose(state: OfulogState, contexts: FloatArray, coins: FloatArray, memo: F
 
 @kernel
 def _learn(state: OfulogState, memo: FloatArray, reward: float) -> None:
-    add_to_inverse(state.inverse, memo, derivative(LOGISTIC, dot(memo, state.theta)))
+    add_to_inverse(state.inverse, memo, derivative(state.constants.link, dot(memo, state.theta)))
     append_row(state.rows, memo, reward, 0)
 
 
@@ -141,6 +142,7 @@ class OfulogPlus(RowPolicy):
             fitted=count(),
             unfinished=count(),
             constants=OfulogConstants(
+                link=setting.link.form,
                 scale=config.scale,
                 theta_bound=setting.theta_bound,
                 failure_probability=config.failure_probability,

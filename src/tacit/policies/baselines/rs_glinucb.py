@@ -24,7 +24,7 @@ import numpy as np
 from tacit._compile import allocating_kernel, inlined_kernel, kernel
 from tacit._validate import positive, real
 from tacit.errors import InvalidInput
-from tacit.glm.links import derivative
+from tacit.glm.links import LinkForm, derivative
 from tacit.glm.rows import ALL_ROWS
 from tacit.linalg.solve import dot, quadratic_form
 from tacit.linalg.vectors import copy_into
@@ -81,7 +81,7 @@ class RsConfig(ConfidenceConfig):
 class RsConstants(NamedTuple):
     """Public numbers that the steps read; the logarithm in some of them is log(T / delta)."""
 
-    link: int
+    link: LinkForm
     ridge: float
     theta_bound: float
     explored_width: float
@@ -240,7 +240,7 @@ class RsGlinUcb(RowPolicy):
         setting, config, root = self.setting, self.config, math.sqrt(self.setting.dim)
         gamma = 25.0 * setting.reward_bound * setting.theta_bound * root
         return RsConstants(
-            link=setting.link.code,
+            link=setting.link.form,
             ridge=config.ridge,
             theta_bound=setting.theta_bound,
             explored_width=config.scale * gamma * math.sqrt(setting.kappa),

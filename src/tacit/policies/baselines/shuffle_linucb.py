@@ -2,17 +2,17 @@
 
 Their Algorithm 1: batches of about T^{3/5} users, the same LinUCB index for a whole batch, then one shuffled vector
 sum each of x x' and r x, added to what earlier batches released. Rewards are taken for linear whatever the link is: a
-reward that is not costs a bias, never privacy.
+reward that is not costs a bias, never privacy. With a base rate b, what is summed and fitted is r - b.
 
 Formal guarantee
 ----------------
 (epsilon, delta)-shuffle differential privacy. Adjacency: one user's whole row is replaced, which moves the sum of x
-x' by at most sqrt(2) in Frobenius norm and that of r x by at most 2 R. A batch's two sums are calibrated together by
-the project's exact binomial accounting and charged to the batch's own cohort: users of different batches are
-disjoint (docs/theory.md#private-peers). A batch closes after a public number of decisions, whoever's reward has come:
-a user without one reports a contribution of 0, so that neither time nor number of reports tells of anybody. Ours: that
-calibration in place of their constants, and the scale of radius and shift. The sums are drawn directly, which has the
-distribution of the three roles: whoever runs this process sees the rows.
+x' by at most sqrt(2) in Frobenius norm and that of r x by at most 2 R (2 max(b, R - b) with a base rate). A batch's two
+sums are calibrated together by the project's exact binomial accounting and charged to the batch's own cohort: users of
+different batches are disjoint (docs/theory.md#private-peers). A batch closes after a public number of decisions,
+whoever's reward has come: a user without one reports a contribution of 0, so that neither time nor number of reports
+tells of anybody. Ours: that calibration in place of their constants, and the scale of radius and shift. The sums are
+drawn directly, which has the distribution of the three roles: whoever runs this process sees the rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from tacit.policies.baselines._private_linear import (
     LinearConfig,
     NoisySums,
     linear_constants,
+    response_bound,
     solve_noisy,
+    subtracted_rate,
 )
 from tacit.policies.batch_policy import BatchPolicy, Sums
 from tacit.policies.batches import (
@@ -153,7 +155,9 @@ class ShuffleLinUcb(BatchPolicy):
 
     def _requests(self, users: int) -> Sequence[Request]:
         dim = self.setting.dim
-        return Request("gram", OuterProducts(dim)), Request("moment", Ball(dim, self.setting.reward_bound))
+        return Request("gram", OuterProducts(dim)), Request(
+            "moment", Ball(dim, response_bound(self.setting, self.config))
+        )
 
     def _calibrated(self, users: int) -> BatchPlan:
         return self._every_plan
@@ -171,7 +175,7 @@ class ShuffleLinUcb(BatchPolicy):
         state = self.state
         features = rows.features
         gram = sums("gram", 0, rows.padded(features))
-        moment = sums("moment", 0, rows.padded(rows.rewards[:, None] * features))
+        moment = sums("moment", 0, rows.padded((rows.rewards - subtracted_rate(self.config))[:, None] * features))
         state.gram[:] += gram.values
         state.moment[:] += moment.values
         state.gram_variance[()] += gram.noise_sd**2

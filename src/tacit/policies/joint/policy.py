@@ -37,7 +37,7 @@ from tacit.policies.joint.steps import (
     Side,
 )
 from tacit.policies.row_policy import RowPolicy, make_rows
-from tacit.privacy.continual import ContinualRelease, Stream, check_exact_sums, plan_release, released_variance
+from tacit.privacy.continual import ContinualRelease, Stream, check_exact_sums, released_variance
 from tacit.privacy.events import DiscreteGaussianRelease, NoisySum, PrivacyEvent
 from tacit.privacy.factorization import worst_prefix_sd
 from tacit.typing import FloatArray, count, number
@@ -82,7 +82,7 @@ class JointGLM(ContinualPolicy, RowPolicy):
     is in the data of one of them: in `tuned` with sensitivity max(D, sqrt(2) L), D the diameter of the set of gradients
     and L the longest one, in `theory` and `paper` with 2 L (docs/theory.md#two-optimizers-one-charge).
 
-    Memory: O(d^2 log T) for the releases with `tree`, O(d^2) with `toeplitz`; the optimizer needs all rows, O(d T).
+    Memory: O(d^2) for the releases, O(d^2 log T) with `tree`; the optimizer needs all rows, O(d T).
     """
 
     name: ClassVar[str] = "joint-glm"
@@ -125,7 +125,7 @@ class JointGLM(ContinualPolicy, RowPolicy):
     def _constants(self) -> JointConstants:
         chosen, setting = self._profile, self.setting
         return JointConstants(
-            link=setting.link.code,
+            link=setting.link.form,
             threshold=chosen.threshold,
             coverage_factor=chosen.coverage_factor,
             ridge=chosen.ridge,
@@ -171,18 +171,14 @@ class JointGLM(ContinualPolicy, RowPolicy):
         return self.setting.dim + MEMO_NUMBERS
 
     def _plan(self, horizon: int) -> ContinualRelease:
-        factorization = self.config.factorization or (
-            self._profile.factorization if self.randomness.ticks.grid is None else "tree"
-        )
-        return plan_release(
+        return self._plan_stream(
             "V and H",
             2 * packed_size(self.setting.dim),
+            horizon,
             row_bound=math.sqrt(2.0),
             row_norm=1.0,
             mu=self.total_mu * math.sqrt(self._profile.stream_share),
-            factorization=factorization,
-            horizon=horizon,
-            source=self.randomness.ticks,
+            factorization=self._profile.factorization,
         )
 
     @cached_property

@@ -58,7 +58,7 @@ def call_bound(setting: Setting, ridge: float) -> int:
 
 def _tuned(setting: Setting, growth: float) -> JointProfile:
     return JointProfile(
-        factorization="toeplitz",
+        factorization="geometric",
         stream_share=0.6,
         threshold=0.0,
         coverage_factor=2.2,

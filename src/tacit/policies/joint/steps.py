@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit._compile import inlined_kernel, kernel
-from tacit.glm.links import derivative
+from tacit.glm.links import LinkForm, derivative
 from tacit.linalg.packing import unpack
 from tacit.linalg.solve import cholesky, dominated, dot, invert_cholesky, quadratic_form
 from tacit.linalg.vectors import copy_into
@@ -34,7 +34,7 @@ EXPLORES, WEIGHT, MEMO_NUMBERS = 0, 1, 2
 class JointConstants(NamedTuple):
     """Public numbers that the steps read; `tacit.policies.joint.profiles` has where they come from."""
 
-    link: int
+    link: LinkForm
     threshold: float
     """Criterion I explores above it; 0: above 1 / (coverage_factor * ridge)."""
     coverage_factor: float

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tacit._compile import as_entry, entry
-from tacit.glm.links import Link
+from tacit.glm.links import Link, LinkForm
 from tacit.linalg.projection import make_ball, project_ellipsoid_metric
 from tacit.linalg.solve import dot, quadratic_form
 from tacit.policies.shuffle.steps import averaged_derivative, averaged_mean
@@ -40,8 +40,8 @@ def score_ball(link: Link, theta_norm: float, reward_bound: float) -> ScoreBall:
     """The smallest such ball for a theta of this norm, up to a grid.
 
     Residuals are large and positive only against theta, large and negative only along it: all long scores point
-    against theta, and a ball around a point there is smaller than one around 0, by up to a half.  Privacy does not
-    rest on this search: whatever a user's score is, it is scaled into the ball.
+    against theta, and a ball around a point there is smaller than one around 0, by up to a half; with a base rate near
+    0 or R it hardly is.  Privacy does not rest on this search: whatever a user's score is, it is scaled into the ball.
     """
     cosines = np.linspace(-1.0, 1.0, 201)
     lengths = np.linspace(0.0, 1.0, 21)[1:, None]
@@ -68,7 +68,7 @@ class Belief(NamedTuple):
 
 @entry
 def fill_contributions(
-    link: int,
+    link: LinkForm,
     features: FloatArray,
     rewards: FloatArray,
     belief: Belief,

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from tacit._compile import entry
-from tacit.glm.links import mean
+from tacit.glm.links import LinkForm, mean
 from tacit.linalg.solve import dot
 from tacit.policies.batch_policy import Sums
 from tacit.policies.batches import BatchRows
@@ -63,7 +63,7 @@ class OneNewtonStep:
         features, rewards = rows.features, rows.rewards
         roots, scores = np.empty_like(features), np.empty_like(features)
         fill_contributions(
-            self.setting.link.code, features, rewards, belief, self.setting.max_derivative, roots, scores
+            self.setting.link.form, features, rewards, belief, self.setting.max_derivative, roots, scores
         )
         center = self._ball(belief).point(belief.theta)
         curvature = sums("curvature", 0, rows.padded(roots))
@@ -102,7 +102,7 @@ class PaperDescent:
 
         def gradient(theta: FloatArray) -> FloatArray:
             gradients = np.empty_like(features)
-            _fill_gradients(setting.link.code, features, rewards, theta, gradients)
+            _fill_gradients(setting.link.form, features, rewards, theta, gradients)
             return sums("gradient", next(step), rows.padded(gradients)).values
 
         found = gradient_descent(
@@ -125,7 +125,9 @@ class PaperDescent:
 
 
 @entry
-def _fill_gradients(link: int, features: FloatArray, rewards: FloatArray, theta: FloatArray, out: FloatArray) -> None:
+def _fill_gradients(
+    link: LinkForm, features: FloatArray, rewards: FloatArray, theta: FloatArray, out: FloatArray
+) -> None:
     """Per user (mu(<x, theta>) - r) x."""
     for i in range(rewards.shape[0]):
         residual = mean(link, dot(features[i], theta)) - rewards[i]

@@ -99,7 +99,7 @@ class ShuffleGLM(BatchPolicy):
             root=np.eye(setting.dim),
             design_ridge=number(),
             constants=ShuffleConstants(
-                link=setting.link.code,
+                link=setting.link.form,
                 gamma=profile.gamma,
                 gamma_newest=profile.gamma_newest,
                 weight_max=setting.max_derivative,

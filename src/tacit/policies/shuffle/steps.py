@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit._compile import allocating_kernel, inlined_kernel, kernel
 from tacit.design.g_optimal import g_optimal_design
-from tacit.glm.links import derivative, mean
+from tacit.glm.links import LinkForm, derivative, mean
 from tacit.linalg.solve import dot, quadratic_form
 from tacit.policies.arms import remember_arm
 from tacit.policies.batches import BatchClock, BatchRows, keep_row, remember_batch, tick_batch
@@ -28,7 +28,7 @@ WARM_UP: Final = 1
 class ShuffleConstants(NamedTuple):
     """Public numbers that the steps read."""
 
-    link: int
+    link: LinkForm
     gamma: float
     """Width around estimates of earlier batches."""
     gamma_newest: float
@@ -72,14 +72,14 @@ def _advance(state: ShuffleState, fresh: bool) -> int:
 
 
 @kernel
-def averaged_mean(link: int, z: float, sd: float) -> float:
+def averaged_mean(link: LinkForm, z: float, sd: float) -> float:
     """E mu(Z) for Z ~ N(z, sd^2), by the three-point rule that is exact up to degree 5."""
     step = math.sqrt(3.0) * sd
     return (mean(link, z - step) + 4.0 * mean(link, z) + mean(link, z + step)) / 6.0
 
 
 @kernel
-def averaged_derivative(link: int, z: float, sd: float) -> float:
+def averaged_derivative(link: LinkForm, z: float, sd: float) -> float:
     """E mu'(Z) for Z ~ N(z, sd^2), by the same rule."""
     step = math.sqrt(3.0) * sd
     return (derivative(link, z - step) + 4.0 * derivative(link, z) + derivative(link, z + step)) / 6.0
