@@ -143,6 +143,18 @@ def test_assouad_has_two_arms_for_each_dimension() -> None:
     assert row["arms"] == 6
 
 
+def test_rewards_may_be_late_and_the_gain_is_shown(tmp_path: Path) -> None:
+    target = tmp_path / "rows.json"
+    arguments = ["--policy", "greedy-mle,random", *SMALL, "--runs", "2", "--rewards", "late", "--json", str(target)]
+    shown = tacit("simulate", *arguments, "--plot", str(tmp_path / "late.png"))
+    rows = json.loads(target.read_text())
+    assert [row["rewards"] for row in rows] == ["late", "late"]
+    assert rows[0]["gain"] == pytest.approx(1.0 - rows[0]["regret_mean"] / rows[1]["regret_mean"])
+    assert rows[1]["gain"] == 0.0
+    assert "gain" in shown.stdout
+    assert "rewards late" in shown.stdout
+
+
 def test_simulate_draws_a_figure(tmp_path: Path) -> None:
     simulate("--runs", "2", "--plot", str(tmp_path / "curves.png"))
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
@@ -175,11 +187,17 @@ def test_simulate_goes_on_from_its_journal(tmp_path: Path) -> None:
         (["--epsilon", "one"], "positive numbers"),
         (["--epsilon", "nan"], "positive numbers"),
         (["--contexts", "moon"], "assouad"),
+        (["--contexts", "news"], "news' has dim 5"),
+        (["--contexts", "news", "--dim", "5", "--link", "probit"], "logistic link"),
+        (["--rewards", "soon"], "choose from now, late, held"),
+        (["--policy", "shuffle-glm", "--option", "reward_age=10"], "takes no reward_age"),
         (["--link", "cauchit"], "logistic"),
         (["--contexts", "ball,fixed"], "takes one name"),
         (["--theta-norm", "-2"], "theta_norm must be positive"),
         (["--policy", "greedy-mle", "--theta-bound", "-2"], "theta_bound"),
         (["--option", "theta_bound=2"], "use --theta-bound"),
+        (["--option", "base_rate=0.1"], "use --base-rate"),
+        (["--base-rate", "1.5"], "base_rate must lie strictly between 0 and 1"),
         (["--module", "no_such_module"], "cannot import the module 'no_such_module': ModuleNotFoundError"),
         (["--horizon", "0"], "horizon"),
         (["--runs", "0"], "runs"),

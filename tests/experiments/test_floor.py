@@ -19,7 +19,9 @@ def test_the_floor_plays_the_arms_of_the_policy(changes: dict[str, Any]) -> None
     assert bare.regret == pytest.approx(policy.regret, rel=1e-9)
 
 
-@pytest.mark.parametrize("changes", [{"link": "probit"}, {"contexts": "shift"}, {"options": {"filtered": False}}])
+@pytest.mark.parametrize(
+    "changes", [{"link": "probit"}, {"contexts": "shift"}, {"base_rate": 0.1}, {"options": {"shrinkage": "none"}}]
+)
 def test_the_floor_refuses_what_it_does_not_play(changes: dict[str, Any]) -> None:
     assert not covers(experiment(**changes))
     with pytest.raises(InvalidInput, match="bare loop"):

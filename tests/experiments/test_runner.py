@@ -134,6 +134,7 @@ def test_digests_are_those_of_the_first_release() -> None:
     assert experiment().digest() == "3a25b8c7fe6b8a0f"
     assert experiment(**private, **large).digest() == "03f60ae737698701"
     assert experiment(theta_bound=3.0).digest() != experiment().digest()
+    assert experiment(base_rate=0.1).digest() != experiment(base_rate=0.2).digest() != experiment().digest()
 
 
 def test_regret_is_that_of_the_arms_played() -> None:

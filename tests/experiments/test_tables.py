@@ -43,8 +43,18 @@ def simulated() -> Table:
     return simulation([row(experiment(policy="joint-glm", epsilon=4.0, delta=0.1, options=options), results(99.0), 0)])
 
 
+def gained() -> Table:
+    return simulation([entry | {"gain": -0.25} for entry in run_rows()])
+
+
+def run_rows() -> list[Row]:
+    private = {"policy": "joint-glm", "epsilon": 0.125, "delta": 0.1, "rewards": "late"}
+    chosen = [experiment(**private, options={"factorization": "tree"}), experiment(rewards="late")]
+    return [row(made, results(1234.0), 0) for made in chosen]
+
+
 @pytest.mark.parametrize("width", [80, 120, 180])
-@pytest.mark.parametrize("make", [study, board, costs, simulated])
+@pytest.mark.parametrize("make", [study, board, costs, simulated, gained])
 def test_every_cell_is_shown_whole(make: object, width: int) -> None:
     assert callable(make)
     shown: Table = make()
@@ -73,6 +83,11 @@ def test_markdown_has_a_column_for_each_median() -> None:
     heading = text.splitlines()[2]
     assert heading.startswith("| link | d | policy | ε | ball | median | fixed | median |")
     assert {line.count("|") for line in text.splitlines() if line.startswith("|")} == {heading.count("|")}
+
+
+def test_titles_say_how_rewards_come_where_not_at_once() -> None:
+    assert "contexts ball, rewards late, delta" in simulation(run_rows()).title
+    assert "S = 2, rewards late, 3 runs" in leaderboard.table(run_rows(), ["ball"]).title
 
 
 def test_what_policies_were_told_is_said_where_it_differs() -> None:

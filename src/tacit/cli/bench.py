@@ -15,6 +15,7 @@ from tacit.cli.shared import (
     Journal,
     Json,
     Module,
+    Rewards,
     Runs,
     Seed,
     ThetaBound,
@@ -22,6 +23,7 @@ from tacit.cli.shared import (
     chosen_contexts,
     chosen_links,
     chosen_policies,
+    chosen_rewards,
     cores,
     integers,
     load,
@@ -52,10 +54,11 @@ def regret(
     dims: Dims = "3,5,10",
     epsilon: Annotated[str, typer.Option(metavar="E[,E...]", help="Privacy of private policies.")] = "1,4,8",
     delta: Delta = 1e-5,
-    arms: Annotated[int, typer.Option(min=1, help="Arms in each round, K (assouad has 2 d).")] = 20,
+    arms: Annotated[int, typer.Option(min=1, help="Arms in each round, K (assouad has 2 d, news 5).")] = 20,
     horizon: Annotated[int, typer.Option(min=1, help="Rounds, T.")] = 5_000,
     theta_norm: ThetaNorm = 3.0,
     theta_bound: ThetaBound = None,
+    rewards: Rewards = "now",
     runs: Runs = 5,
     seed: Seed = 0,
     jobs: Jobs,
@@ -78,6 +81,7 @@ def regret(
     check_writable(markdown, json_file, journal)
     fixed: dict[str, Any] = {"modules": load(module), "arms": arms, "horizon": horizon}
     fixed |= {"theta_norm": theta_norm, "theta_bound": theta_bound, "delta": delta}
+    fixed |= {"rewards": chosen_rewards(rewards, "--rewards")}
     kinds = chosen_contexts(contexts, "--contexts")
     varied: dict[str, Any] = {
         "link": chosen_links(links, "--links"),

@@ -149,6 +149,13 @@ def chosen_contexts(text: str, flag: str) -> list[str]:
     return names(text, flag, list(ENVIRONMENTS))
 
 
+def chosen_rewards(text: str, flag: str) -> str:
+    """How rewards come."""
+    from tacit.environments import ARRIVALS
+
+    return one(names(text, flag, list(ARRIVALS)), flag)
+
+
 def one(found: Sequence[str], flag: str) -> str:
     """The name, where only one can be used."""
     if len(found) != 1:
@@ -208,4 +215,5 @@ Journal = Annotated[Path | None, typer.Option(metavar="FILE", help="Finished run
 ThetaBound = Annotated[
     float | None, typer.Option(help="Bound on it that policies are told.", show_default="the length itself")
 ]
+Rewards = Annotated[str, typer.Option(metavar="KIND", help="How rewards come: now, late, held, or one of your own.")]
 Delta = Annotated[float, typer.Option(help="Privacy delta, between 0 and 1.")]

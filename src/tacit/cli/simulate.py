@@ -17,6 +17,7 @@ from tacit.cli.shared import (
     Link,
     Module,
     Refused,
+    Rewards,
     Runs,
     Seed,
     ThetaBound,
@@ -24,6 +25,7 @@ from tacit.cli.shared import (
     chosen_contexts,
     chosen_links,
     chosen_policies,
+    chosen_rewards,
     field_names,
     load,
     messages,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from tacit.experiments.spec import Experiment
 
 _DEFAULT_POLICIES = ("stream-glm", "joint-glm", "rs-glinucb", "random")
-_OWN_FLAGS = {"theta_bound": "--theta-bound"} | {
+_OWN_FLAGS = {"theta_bound": "--theta-bound", "base_rate": "--base-rate"} | {
     name: f"--{name}" for name in ("dim", "horizon", "link", "epsilon", "delta", "seed")
 }
 
@@ -50,15 +52,20 @@ def simulate(
     ] = None,
     link: Link = "logistic",
     dim: Annotated[int, typer.Option(min=1, help="Features of an arm, d.")] = 5,
-    arms: Annotated[int, typer.Option(min=1, help="Arms in each round, K (assouad has 2 d).")] = 20,
+    arms: Annotated[int, typer.Option(min=1, help="Arms in each round, K (assouad has 2 d, news 5).")] = 20,
     horizon: Annotated[int, typer.Option(min=1, help="Rounds, T.")] = 5_000,
     theta_norm: Annotated[float, typer.Option(help="Length of the true parameter, S.")] = 3.0,
     theta_bound: ThetaBound = None,
+    base_rate: Annotated[
+        float | None,
+        typer.Option(metavar="P", help="Mean reward at score 0, which policies are told.", show_default="the link's"),
+    ] = None,
     epsilon: Annotated[str, typer.Option(metavar="E[,E...]", help="Privacy of private policies; inf: no noise.")] = "4",
     delta: Delta = 1e-5,
     contexts: Annotated[
-        str, typer.Option(metavar="KIND", help="ball, fixed, shift, assouad, or one of your own.")
+        str, typer.Option(metavar="KIND", help="ball, fixed, shift, assouad, news, or one of your own.")
     ] = "ball",
+    rewards: Rewards = "now",
     runs: Runs = 10,
     seed: Seed = 0,
     jobs: Jobs,
@@ -79,7 +86,9 @@ def simulate(
     Examples:
       tacit simulate --policy joint-glm,random --epsilon 1,4,inf
       tacit simulate --policy joint-glm --option factorization=tree --json rows.json
+      tacit simulate --base-rate 0.08 --theta-norm 1.5
       tacit simulate --contexts shift --link probit --horizon 20000 --plot regret.png
+      tacit simulate --contexts news --dim 25 --theta-bound 12 --rewards late --policy stream-glm,random
       tacit simulate --module my_module --contexts mine
     """
     from tacit.cli import progress
@@ -99,9 +108,11 @@ def simulate(
         horizon=horizon,
         theta_norm=theta_norm,
         theta_bound=theta_bound,
+        base_rate=base_rate,
         contexts=kind,
         delta=delta,
         modules=modules,
+        rewards=chosen_rewards(rewards, "--rewards"),
     )
     experiments = _experiments(base, chosen, numbers(epsilon, "--epsilon"), _parse(option or []))
     outcome = progress.run(experiments, runs=runs, seed=seed, jobs=jobs, engine=engine, journal=journal)
@@ -110,7 +121,8 @@ def simulate(
     if plot is not None and outcome.rows:
         from tacit.experiments import plots
 
-        plots.curves([(f"{link}, d = {dim}, S = {theta_norm:g}, {contexts}", outcome.rows)], plot)
+        title = f"{link}, d = {dim}, S = {theta_norm:g}, {contexts}{tables.rewards_text(outcome.rows[0])}"
+        plots.curves([(title, outcome.rows)], plot)
         messages().print(f"Figure: {plot}")
     outcome.finish()
 

@@ -1,6 +1,10 @@
 """Problem instances.  theta*, regret and the best arm are known here and nowhere else."""
 
-from tacit.environments import synthetic as _built_in  # registers the package's own kinds
+from tacit.environments import synthetic as _synthetic  # registers kinds of the package's own, in the order of lists
+
+# isort: split
+from tacit.environments import news as _news
+from tacit.environments.arrivals import ARRIVALS, NEVER, NOW, ArrivalKind, arrival_kind, register_arrivals
 from tacit.environments.environment import Environment, make_environment
 from tacit.environments.registry import (
     ENVIRONMENTS,
@@ -12,16 +16,22 @@ from tacit.environments.registry import (
 from tacit.environments.setting import Block, Rounds, Setting
 
 __all__ = [
+    "ARRIVALS",
     "ENVIRONMENTS",
+    "NEVER",
+    "NOW",
+    "ArrivalKind",
     "Block",
     "Environment",
     "EnvironmentKind",
     "Rounds",
     "Setting",
     "arms_of",
+    "arrival_kind",
     "environment_kind",
     "make_environment",
+    "register_arrivals",
     "register_environment",
 ]
 
-del _built_in
+del _news, _synthetic

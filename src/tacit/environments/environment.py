@@ -12,7 +12,8 @@ from tacit._compile import entry
 from tacit.environments.registry import EnvironmentKind, environment_kind
 from tacit.environments.setting import Block, Setting
 from tacit.errors import InvalidInput
-from tacit.glm.links import get_link, sample_reward
+from tacit.glm.links import LinkForm, get_link, sample_reward
+from tacit.glm.shifted import with_base_rate
 from tacit.typing import FloatArray
 
 _ROUNDING = 1e-9
@@ -29,6 +30,10 @@ class Environment:
 
     setting: Setting
     kind: EnvironmentKind
+
+    def __post_init__(self) -> None:
+        if self.kind.check is not None:
+            self.kind.check(self.setting)
 
     def blocks(self, rng: np.random.Generator) -> Iterator[Block]:
         """Draw an instance and yield its rounds, ``horizon`` in all, in blocks."""
@@ -58,7 +63,7 @@ class Environment:
     def _outcomes(self, rng: np.random.Generator, contexts: FloatArray, means: FloatArray) -> Block:
         bound, uniforms = self.setting.largest_reward, rng.random(means.shape[:1])
         rewards, regrets = np.empty_like(means), np.empty_like(means)
-        if not fill_outcomes(self.setting.link.code, bound, means, uniforms, rewards, regrets):
+        if not fill_outcomes(self.setting.link.form, bound, means, uniforms, rewards, regrets):
             raise self._error(f"must yield mean rewards in [0, {bound:g}]")
         return Block(contexts, rewards, regrets)
 
@@ -68,7 +73,7 @@ class Environment:
 
 @entry
 def fill_outcomes(
-    link: int, bound: float, means: FloatArray, uniforms: FloatArray, rewards: FloatArray, regrets: FloatArray
+    link: LinkForm, bound: float, means: FloatArray, uniforms: FloatArray, rewards: FloatArray, regrets: FloatArray
 ) -> bool:
     """Reward and regret of every arm in every round; False when a mean is outside of [0, R]."""
     slack = _ROUNDING * bound
@@ -85,7 +90,15 @@ def fill_outcomes(
 
 
 def make_environment(
-    *, link: str, dim: int, arms: int, horizon: int, theta_norm: float, contexts: str = "ball"
+    *,
+    link: str,
+    dim: int,
+    arms: int,
+    horizon: int,
+    theta_norm: float,
+    contexts: str = "ball",
+    base_rate: float | None = None,
 ) -> Environment:
-    """An environment by the names that the command line uses."""
-    return Environment(Setting(get_link(link), dim, arms, horizon, theta_norm), environment_kind(contexts))
+    """An environment by the names that the command line uses; ``base_rate`` is the mean of arms whose score is 0."""
+    shifted = with_base_rate(get_link(link), base_rate)
+    return Environment(Setting(shifted, dim, arms, horizon, theta_norm), environment_kind(contexts))

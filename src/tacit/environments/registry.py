@@ -30,6 +30,8 @@ class EnvironmentKind(NamedTuple):
     summary: str
     arms: Callable[[int], int] | None = None
     """Number of arms by dimension, for a kind that does not take it from its setting."""
+    check: Callable[[Setting], None] | None = None
+    """Raises ``InvalidInput`` for a setting that the kind cannot be played in."""
 
 
 _KINDS: dict[str, EnvironmentKind] = {}
@@ -37,7 +39,9 @@ ENVIRONMENTS: Mapping[str, EnvironmentKind] = MappingProxyType(_KINDS)
 """Every kind that is registered now; a view that follows `register_environment`."""
 
 
-def register_environment(name: str, *, arms: Callable[[int], int] | None = None) -> Callable[[Function], Function]:
+def register_environment(
+    name: str, *, arms: Callable[[int], int] | None = None, check: Callable[[Setting], None] | None = None
+) -> Callable[[Function], Function]:
     """Make a function the environment called ``name``; a decorator.
 
     The function takes ``(rng, setting)`` and yields consecutive rounds, ``setting.horizon`` of them or more, as
@@ -47,7 +51,8 @@ def register_environment(name: str, *, arms: Callable[[int], int] | None = None)
     - ``setting.rounds(contexts, theta)``: the same with the link's means for a parameter theta;
     - ``Block(contexts, rewards, regrets)``: where rewards and regrets are computed by the function itself.
 
-    Rows of contexts have norm at most 1, means and rewards lie in [0, ``setting.largest_reward``].
+    Rows of contexts have norm at most 1, means and rewards lie in [0, ``setting.largest_reward``].  A kind whose number
+    of arms follows from the dimension says so by ``arms``; ``check`` raises for settings that it has no rounds for.
 
     >>> import numpy as np
     >>> from tacit.environments import make_environment, register_environment
@@ -61,18 +66,29 @@ def register_environment(name: str, *, arms: Callable[[int], int] | None = None)
     >>> [block.rewards.shape for block in world.blocks(np.random.default_rng(0))]
     [(10, 4)]
     """
-    if not isinstance(name, str) or not name or any(sign.isspace() or sign == "," for sign in name):
-        raise InvalidInput(f"the name of an environment must be a word without blanks and commas, got {name!r}")
+    check_name("the name of an environment", name)
 
     def register(generate: Function) -> Function:
-        known = _homes(_KINDS[name].generate) if name in _KINDS else []
-        if known and not set(known) & set(_homes(generate)):
-            raise InvalidInput(f"the environment {name!r} is registered by {known[0]} already: choose another name")
+        if name in _KINDS:
+            check_owner("the environment", name, _KINDS[name].generate, generate)
         summary = (inspect.getdoc(generate) or "").partition("\n")[0]
-        _KINDS[name] = EnvironmentKind(name, generate, summary, arms)
+        _KINDS[name] = EnvironmentKind(name, generate, summary, arms, check)
         return generate
 
     return register
+
+
+def check_name(what: str, name: str) -> None:
+    """Refuse a name that could not be typed on the command line, where commas separate names."""
+    if not isinstance(name, str) or not name or any(sign.isspace() or sign == "," for sign in name):
+        raise InvalidInput(f"{what} must be a word without blanks and commas, got {name!r}")
+
+
+def check_owner(what: str, name: str, known: Callable[..., object], other: Callable[..., object]) -> None:
+    """Refuse to let a module take a name that another one has registered."""
+    homes = _homes(known)
+    if not set(homes) & set(_homes(other)):
+        raise InvalidInput(f"{what} {name!r} is registered by {homes[0]} already: choose another name")
 
 
 def _homes(function: Callable[..., object]) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit._compile import entry
 from tacit._validate import integer_at_least, positive
-from tacit.glm.links import Link, mean
+from tacit.glm.links import Link, LinkForm, mean
 from tacit.linalg.solve import dot
 from tacit.typing import FloatArray
 
@@ -82,7 +82,7 @@ class Setting:
         if self.link.has_negative_means:
             orient(contexts, theta)
         means = np.empty(contexts.shape[:2])
-        fill_means(self.link.code, theta, contexts, means)
+        fill_means(self.link.form, theta, contexts, means)
         return Rounds(contexts, means)
 
 
@@ -97,7 +97,7 @@ def orient(contexts: FloatArray, theta: FloatArray) -> None:
 
 
 @entry
-def fill_means(link: int, theta: FloatArray, contexts: FloatArray, means: FloatArray) -> None:
+def fill_means(link: LinkForm, theta: FloatArray, contexts: FloatArray, means: FloatArray) -> None:
     """Mean reward of every arm in every round."""
     for t in range(contexts.shape[0]):
         for k in range(contexts.shape[1]):

@@ -36,7 +36,8 @@ def forms_of(experiment: Experiment) -> list[Form]:
 
 def _rehearse(experiment: Experiment) -> None:
     """A run that is short, and whose releases and batches come soon."""
-    short = replace(experiment, horizon=_ROUNDS, arms=min(experiment.arms, _MOST_ARMS))
+    options = {key: value for key, value in experiment.options.items() if key != "reward_age"}  # it waits too long
+    short = replace(experiment, horizon=_ROUNDS, arms=min(experiment.arms, _MOST_ARMS), options=options)
     if experiment.contexts == "assouad":
         short = replace(short, arms=experiment.arms)
     policy = short.make_policy(0)

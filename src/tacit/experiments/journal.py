@@ -13,7 +13,7 @@ from tacit.experiments.spec import Experiment
 
 _PACKAGE = Path(__file__).parents[1]
 _NOT_PLAYED = frozenset({"cli", "service", "audit"})
-_OF_A_RUN = frozenset({"spec.py", "runner.py", "results.py"})
+_OF_A_RUN = frozenset({"spec.py", "runner.py", "delivery.py", "results.py"})
 """What of this package a run's result depends on."""
 
 

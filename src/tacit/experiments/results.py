@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.environments import NOW
 from tacit.experiments.spec import Experiment
 from tacit.typing import FloatArray, IntArray
 
@@ -37,21 +38,27 @@ def regret_curve(regrets: FloatArray) -> list[float]:
 
 
 def described(experiment: Experiment) -> Row:
-    """The part of a row that says what was run."""
-    return {
-        "policy": experiment.policy,
-        "epsilon": jsonable(experiment.epsilon),
-        "delta": experiment.delta,
-        "options": experiment.options,
-        "link": experiment.link,
-        "dim": experiment.dim,
-        "arms": experiment.arms,
-        "horizon": experiment.horizon,
-        "theta_norm": experiment.theta_norm,
-        "theta_bound": experiment.told_bound,
-        "contexts": experiment.contexts,
-        "modules": list(experiment.modules),
-    }
+    """The part of a row that says what was run; ``base_rate`` and ``rewards`` only where they are not as usual."""
+    shifted = {} if experiment.base_rate is None else {"base_rate": experiment.base_rate}
+    rewards = {} if experiment.rewards == NOW else {"rewards": experiment.rewards}
+    return (
+        shifted
+        | {
+            "policy": experiment.policy,
+            "epsilon": jsonable(experiment.epsilon),
+            "delta": experiment.delta,
+            "options": experiment.options,
+            "link": experiment.link,
+            "dim": experiment.dim,
+            "arms": experiment.arms,
+            "horizon": experiment.horizon,
+            "theta_norm": experiment.theta_norm,
+            "theta_bound": experiment.told_bound,
+            "contexts": experiment.contexts,
+            "modules": list(experiment.modules),
+        }
+        | rewards
+    )
 
 
 def row(experiment: Experiment, results: list[RunResult], seed: int) -> Row:
@@ -76,6 +83,23 @@ def row(experiment: Experiment, results: list[RunResult], seed: int) -> Row:
         "us_per_round": float(np.median([result.us_per_round for result in results])),
         "epsilon_spent": jsonable(spent),
     }
+
+
+_OF_A_WORLD = ("link", "dim", "arms", "horizon", "theta_norm", "contexts", "rewards", "base_rate", "seed")
+
+
+def with_gains(rows: list[Row]) -> list[Row]:
+    """The rows with ``gain``, the share of what is to be gained over random arms, where `random` was played too.
+
+    It is 1 - regret / regret of `random` in the same world: 0 for random arms, 1 for the best ones, and negative for
+    what is worse than random.
+    """
+    worlds = [tuple(row.get(key) for key in _OF_A_WORLD) for row in rows]
+    random = {world: row["regret_mean"] for world, row in zip(worlds, rows, strict=True) if row["policy"] == "random"}
+    return [
+        row | {"gain": 1.0 - row["regret_mean"] / random[world]} if random.get(world) else row
+        for world, row in zip(worlds, rows, strict=True)
+    ]
 
 
 def jsonable(value: float | None) -> float | str | None:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from tacit.experiments.delivery import Delivery
 from tacit.experiments.engines import make_engine
 from tacit.experiments.journal import Journal
-from tacit.experiments.results import Row, RunResult, regret_curve, row
+from tacit.experiments.results import Row, RunResult, regret_curve, row, with_gains
 from tacit.experiments.spec import Experiment
 from tacit.extensions import Extension, load_again, load_modules
 from tacit.policies.private_policy import PrivatePolicy
@@ -22,12 +23,14 @@ from tacit.policies.private_policy import PrivatePolicy
 
 def run_once(experiment: Experiment, seed: int, run: int) -> RunResult:
     """Play one run from its own seeds."""
-    world_seed, policy_seed = np.random.SeedSequence([seed, run]).spawn(2)
+    world_seed, policy_seed, delay_seed = np.random.SeedSequence([seed, run]).spawn(3)
     policy = experiment.make_policy(int(policy_seed.generate_state(1, np.uint64)[0]))
+    world = experiment.environment()
+    delivery = Delivery(policy, experiment.arrivals(), world.setting, np.random.default_rng(delay_seed))
     regrets = np.empty(experiment.horizon)
     played, started = 0, time.perf_counter()
-    for block in experiment.environment().blocks(np.random.default_rng(world_seed)):
-        arms = policy.play(block.contexts, block.rewards)
+    for block in world.blocks(np.random.default_rng(world_seed)):
+        arms = delivery.play(block)
         regrets[played : played + arms.size] = block.regrets[np.arange(arms.size), arms]
         played += arms.size
     elapsed = time.perf_counter() - started
@@ -38,6 +41,7 @@ def run_once(experiment: Experiment, seed: int, run: int) -> RunResult:
 def prepare(experiment: Experiment, rounds: int = 1024) -> None:
     """Make the policy and play its first rounds: bad settings stop here, and kernels are compiled."""
     policy = experiment.make_policy(0)
+    experiment.arrivals()
     if rounds > 0:
         block = next(experiment.environment().blocks(np.random.default_rng(0)))
         policy.play(block.contexts[:rounds], block.rewards[:rounds])
@@ -84,11 +88,12 @@ def run_all(
             on_run(experiments[position])
     except KeyboardInterrupt:
         pass
-    return [
+    rows = [
         row(experiment, [results[i, run] for run in range(runs) if (i, run) in results], seed)
         for i, experiment in enumerate(experiments)
         if any((i, run) in results for run in range(runs))
     ]
+    return with_gains(rows)
 
 
 def _run_task(

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from tacit.environments import Environment, make_environment
+from tacit.environments import NOW, ArrivalKind, Environment, arrival_kind, make_environment
 from tacit.extensions import load_modules
 from tacit.policies.registry import make_policy, policy_class
 
@@ -34,8 +34,12 @@ class Experiment:
     options: dict[str, Any] = field(default_factory=dict)
     theta_bound: float | None = None
     """What the policy is told of the length of theta*; its true length unless given."""
+    base_rate: float | None = None
+    """Mean reward of arms whose score is 0, which the policy is told; the link's own unless given."""
     modules: tuple[str, ...] = ()
     """Modules that register the policy, the link or the environment; every process that takes part imports them."""
+    rewards: str = NOW
+    """How rewards come (`tacit.environments.arrivals`)."""
 
     @property
     def label(self) -> str:
@@ -55,9 +59,15 @@ class Experiment:
         """Identifies the experiment in files of finished runs; modules count with what their files hold."""
         modules = [(module.name, module.digest) for module in load_modules(self.modules)]
         told = asdict(self) | {"modules": modules}
-        for key in ("theta_bound", "modules"):  # an experiment without them keeps the digest that it had before them
+        for key in (
+            "theta_bound",
+            "base_rate",
+            "modules",
+        ):  # an experiment without them keeps the digest that it had before them
             if not told[key]:
                 del told[key]
+        if self.rewards == NOW:
+            del told["rewards"]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
     def environment(self) -> Environment:
@@ -70,7 +80,13 @@ class Experiment:
             horizon=self.horizon,
             theta_norm=self.theta_norm,
             contexts=self.contexts,
+            base_rate=self.base_rate,
         )
+
+    def arrivals(self) -> ArrivalKind:
+        """How rewards come."""
+        load_modules(self.modules)
+        return arrival_kind(self.rewards)
 
     def make_policy(self, seed: int) -> Policy:
         """A fresh policy, told public constants only."""
@@ -82,6 +98,7 @@ class Experiment:
             epsilon=self.epsilon,
             delta=self.delta,
             link=self.link,
+            base_rate=self.base_rate,
             theta_bound=self.told_bound,
             reward_bound=largest_reward,
             seed=seed,

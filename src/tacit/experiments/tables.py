@@ -101,26 +101,39 @@ def epsilon_text(value: float | str | None) -> str:
 
 def simulation(rows: Sequence[Row]) -> Table:
     """What `tacit simulate` prints."""
+    gains = any("gain" in row for row in rows)
     cells = [
         (
             _name(row),
             epsilon_text(row["epsilon"]),
             mean_and_error(row),
             median(row),
+            *((_gain(row),) if gains else ()),
             _spent(row["epsilon_spent"]),
             str(row["runs"]),
             number(row["us_per_round"]),
         )
         for row in rows
     ]
-    columns = ("policy", "epsilon", "regret", "median", "spent", "runs", "us/round")
-    return Table(_setting(rows), columns, tuple(cells), notes=_notes(rows))
+    columns = ("policy", "epsilon", "regret", "median", *(("gain",) if gains else ()), "spent", "runs", "us/round")
+    spent = columns.index("spent")
+    narrow = ((0,), (1, spent), (2, 3), *((position,) for position in range(4, len(columns)) if position != spent))
+    return Table(_setting(rows), columns, tuple(cells), notes=_notes(rows), narrow=narrow)
 
 
 def norm_text(row: Row) -> str:
     """The length of theta*, and what policies were told of it where that differs."""
     told = "" if row["theta_bound"] == row["theta_norm"] else f" (policies are told {row['theta_bound']:g})"
     return f"S = {row['theta_norm']:g}{told}"
+
+
+def rewards_text(row: Row) -> str:
+    """How rewards come, where not at once."""
+    return f", rewards {row['rewards']}" if "rewards" in row else ""
+
+
+def _gain(row: Row) -> str:
+    return f"{row['gain']:.2f}" if "gain" in row else "-"
 
 
 def _name(row: Row) -> str:
@@ -136,15 +149,18 @@ def _setting(rows: Sequence[Row]) -> str:
     if not rows:
         return "Cumulative regret: no run was finished"
     row = rows[0]
+    base = f", base rate {row['base_rate']:g}" if "base_rate" in row else ""
     delta = next((f", delta = {row['delta']:g}" for row in rows if row["delta"] is not None), "")
     return (
         f"Cumulative regret: {row['link']}, d = {row['dim']}, K = {row['arms']}, T = {row['horizon']:,}, "
-        f"{norm_text(row)}, contexts {row['contexts']}{delta}"
+        f"{norm_text(row)}{base}, contexts {row['contexts']}{rewards_text(row)}{delta}"
     )
 
 
 def _notes(rows: Sequence[Row]) -> tuple[str, ...]:
     notes = ["regret: mean and standard error over runs."] if rows else []
+    if any("gain" in row for row in rows):
+        notes.append("gain: share of what is to be gained over random arms, 1 - regret / regret of random.")
     if any(row["epsilon"] == "inf" for row in rows):
         notes.append("epsilon inf: noise is off, and there is no privacy.")
     return tuple(notes)
