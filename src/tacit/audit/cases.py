@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -35,8 +34,6 @@ SHORT_EPOCH: Final = 8
 """Leaves of the first epoch in a replay: a short run then passes through three."""
 _BOUNDARIES: Final = (SHORT_EPOCH - 1, SHORT_EPOCH, 3 * SHORT_EPOCH - 1)
 """Users whose rows wait at the end of an epoch, or open the next."""
-EXACT: Final = find_spec("opendp") is not None
-"""Whether exact noise can be drawn here (extra ``tacit[secure]``)."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,6 @@ class Case:
 
 
 _BASE: Final = {"dim": 3, "link": "logistic", "theta_bound": 2.0}
-_EXACT: Final = ({"horizon": 32, "factorization": "tree", "noise": "exact"},) if EXACT else ()
 _STREAMS: Final = (
     {"horizon": 40},
     {"horizon": None},
@@ -78,8 +74,12 @@ _STREAMS: Final = (
     {"horizon": 32, "factorization": "tree", "dim": 2},
     {"horizon": 40, "link": "identity"},
     {"horizon": 40, "link": "log"},
+    {"horizon": 40, "base_rate": 0.08},
     {"horizon": 40, "noise": "secure"},
-    *_EXACT,
+    {"horizon": None, "noise": "exact", "factorization": "geometric"},
+    {"horizon": 32, "noise": "exact", "factorization": "tree"},
+    {"horizon": 40, "factorization": "toeplitz"},
+    {"horizon": None, "factorization": "toeplitz"},
 )
 _PLAIN: Final = (
     {"horizon": 40},
@@ -108,6 +108,7 @@ CASES: Final[Mapping[str, Case]] = MappingProxyType(
                 (
                     {"horizon": 150, "dim": 2},
                     {"horizon": 120, "dim": 2, "link": "probit"},
+                    {"horizon": 150, "dim": 2, "base_rate": 0.08},
                     {"horizon": 150, "dim": 2, "noise": "secure"},
                     {"horizon": 150, "dim": 2, "path": "bits"},
                 ),
@@ -117,7 +118,11 @@ CASES: Final[Mapping[str, Case]] = MappingProxyType(
             ),
             Case(
                 "shuffle-linucb",
-                ({"horizon": 60, "batch_size": 20}, {"horizon": None, "batch_size": 16, "dim": 2}),
+                (
+                    {"horizon": 60, "batch_size": 20},
+                    {"horizon": None, "batch_size": 16, "dim": 2},
+                    {"horizon": 60, "batch_size": 20, "base_rate": 0.08},
+                ),
                 users=50,
                 groups=False,
                 note="charged by its Renyi curve, which is looser than the Gaussian one",
@@ -128,8 +133,9 @@ CASES: Final[Mapping[str, Case]] = MappingProxyType(
                     {"horizon": 40},
                     {"horizon": 40, "link": "probit"},
                     {"horizon": 40, "link": "identity"},
+                    {"horizon": 40, "base_rate": 0.08},
                     {"horizon": 40, "noise": "secure"},
-                    *(({"horizon": 40, "noise": "exact"},) if EXACT else ()),
+                    {"horizon": 40, "noise": "exact"},
                 ),
                 groups=False,
                 absent=False,

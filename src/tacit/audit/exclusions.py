@@ -35,7 +35,7 @@ from tacit.policies.joint import JointGLM
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.publisher import DIRECT, Publisher
 from tacit.policies.state import flatten, public_part
-from tacit.privacy.continual import Stream, close_leaf_from_python, exact_release
+from tacit.privacy.continual import Stream, close_leaf_from_python, exact_release, is_used_up, leaf_is_due
 from tacit.privacy.noise import ExactNoise, Shape
 from tacit.typing import FloatArray
 
@@ -126,8 +126,11 @@ class _Kind:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-# Leaves that complete tree nodes of many levels and of none, which hold the replaced row.
-_LEAVES: Final = (_Point(31, 4), _Point(63, 62), _Point(82, 81), _Point(255, 100))
+# Boundaries of the geometric schedule; and leaves that complete tree nodes of many levels and of none, which hold the
+# replaced row.
+_LEAVES: Final = (_Point(31, 4), _Point(63, 62), _Point(82, 81), _Point(254, 100))
+_NODES: Final = (*_LEAVES[:3], _Point(255, 100))
+_TREE: Final = MappingProxyType({"factorization": "tree"})
 # An optimizer's first call begins at the ridge's center, where nothing pulls, so that later ones are of interest.
 _EXPLORING: Final = (_Point(100, 10, 1), _Point(200, 10, 1, 1.0), _Point(300, 20, 1), _Point(600, 10, 2, 1.0))
 _EXPLOITING: Final = (
@@ -143,8 +146,11 @@ _PAPER: Final = MappingProxyType({"profile": "theory", "constant": 0.02})
 _KINDS: Final[Mapping[str, _Kind]] = MappingProxyType(
     {
         "leaf of stream-glm": _Kind("stream-glm", _tick, _LEAVES),
+        "leaf of stream-glm, tree": _Kind("stream-glm", _tick, _NODES, _TREE),
         "leaf of joint-linucb": _Kind("joint-linucb", _tick, _LEAVES),
+        "leaf of joint-linucb, tree": _Kind("joint-linucb", _tick, _NODES, _TREE),
         "leaf of joint-glm": _Kind("joint-glm", _tick, _LEAVES),
+        "leaf of joint-glm, tree": _Kind("joint-glm", _tick, _NODES, _TREE),
         "gradient of theta_o, tuned": _Kind("joint-glm", _explore_call, _EXPLORING),
         "gradient of theta_tau, tuned": _Kind("joint-glm", _exploit_call, _EXPLOITING),
         "gradient of theta_o, theory": _Kind("joint-glm", _explore_call, _THEORY, _PAPER),
@@ -185,7 +191,10 @@ class _SeededNoise(ExactNoise):
 
     def gaussian(self, scale: float, shape: Shape) -> FloatArray:
         grid = self.grid or 1.0
-        return np.asarray(grid * np.rint(scale * self._rng.standard_normal(shape) / grid))
+        return np.asarray(grid * self.integers(scale / grid, shape))
+
+    def integers(self, parameter: float, shape: Shape) -> FloatArray:
+        return np.asarray(np.rint(parameter * self._rng.standard_normal(shape)))
 
 
 class _ChosenNoise(ExactNoise):
@@ -202,6 +211,9 @@ class _ChosenNoise(ExactNoise):
         drawn = np.array([self._vectors.popleft() for _ in range(count)])
         return drawn.reshape(shape)
 
+    def integers(self, parameter: float, shape: Shape) -> FloatArray:
+        return self.gaussian(parameter, shape)
+
 
 class _Watched(Publisher):
     """Writes down the noise of every release: of ticks and reports, and of the optimizers' gradients."""
@@ -210,11 +222,11 @@ class _Watched(Publisher):
         self.ticks: list[FloatArray] = []
         self.events: list[FloatArray] = []
 
-    def leaf(self, stream: Stream, noise: FloatArray) -> bool:
-        if stream.closed[()] < stream.leaves[()]:
-            noise = self._noise(exact_release(stream), noise)
+    def leaf(self, stream: Stream, noise: FloatArray, users: int) -> bool:
+        if leaf_is_due(stream) and not is_used_up(stream):
+            noise = np.asarray(self._noise(exact_release(stream), noise), dtype=np.float64)
             self.ticks.append(noise)
-        return close_leaf_from_python(stream, noise)
+        return close_leaf_from_python(stream, noise, users)
 
     def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:
         noise = self._noise(exact, noise)
@@ -233,7 +245,7 @@ class _Written(_Watched):
         self.released: deque[FloatArray] = deque()
 
     def _noise(self, exact: FloatArray, noise: FloatArray) -> FloatArray:
-        self.released.append(exact + noise)
+        self.released.append(exact + noise.astype(exact.dtype))
         return noise.copy()
 
 
@@ -263,7 +275,7 @@ class _Moment:
 
     def bring_back(self, policy: PrivatePolicy) -> None:
         """Make the policy what it was."""
-        policy.state = self._state
+        policy.state, policy._ticks_left = self._state, 0
         for path, array in flatten(policy.state).items():
             array[...] = self._arrays[path]
         policy.randomness = replace(policy.randomness, coins=deepcopy(self._coins))

@@ -28,9 +28,10 @@ from tacit.policies.joint import policy as joint_policy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.publisher import Publisher
 from tacit.privacy import continual, noise
+from tacit.privacy.geometric import GeometricLeaves, next_boundary, noise_steps
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.randomness import Randomness
-from tacit.privacy.streaming import TreeNodes, noisy_nodes
+from tacit.privacy.tree import TreeNodes
 from tacit.shuffle import calibration, randomizer
 from tacit.shuffle.dominance import Dominance
 from tacit.shuffle.parameters import SumProtocol
@@ -81,19 +82,44 @@ def noise_reused() -> tuple[Change, ...]:
 def noise_redrawn() -> tuple[Change, ...]:
     original, rng = Publisher.leaf, np.random.default_rng(0)
 
-    def leaf(self: Publisher, stream: continual.Stream, draws: FloatArray) -> bool:
-        nodes = noisy_nodes(stream.mechanism)
-        if stream.closed[()] > 0 and nodes.size:
+    def leaf(self: Publisher, stream: continual.Stream, draws: FloatArray, users: int) -> bool:
+        if stream.closed[()] > 0 and isinstance(stream.mechanism, TreeNodes):
+            nodes = stream.mechanism.noisy
             nodes[:] += np.where(nodes != 0.0, 1e-3 * rng.standard_normal(nodes.shape), 0.0)
-        return original(self, stream, draws)
+        return original(self, stream, draws, users)
 
     return ((Publisher, "leaf", leaf),)
+
+
+def weight_of_the_next_leaf() -> tuple[Change, ...]:
+    original = Publisher.leaf
+
+    def leaf(self: Publisher, stream: continual.Stream, draws: FloatArray, users: int) -> bool:
+        leaves = stream.mechanism
+        if isinstance(leaves, GeometricLeaves) and continual.leaf_is_due(stream):
+            weight = int(leaves.boundary[()])
+            stream.leaf[:] *= next_boundary(weight, int(leaves.decisions[()])) / weight
+        return original(self, stream, draws, users)
+
+    return ((Publisher, "leaf", leaf),)
+
+
+def last_leafs_noise() -> tuple[Change, ...]:
+    """Drawn for the leaf before, which has less of it."""
+
+    def scale(stream: continual.Stream) -> float:
+        leaves = stream.mechanism
+        assert isinstance(leaves, GeometricLeaves)
+        weight = int(leaves.boundary[()])
+        return noise_steps(float(stream.noise_sd[()]), leaves.constants.grid, max(1, weight - 1), max(2, weight))
+
+    return ((continual_policy, "leaf_noise_scale", scale),)
 
 
 def tick_disagrees() -> tuple[Change, ...]:
     """The published tick alone has its noise halved: whoever audits it audits something else than what runs."""
     original = Publisher.leaf
-    return ((Publisher, "leaf", lambda self, stream, draws: original(self, stream, 0.5 * draws)),)
+    return ((Publisher, "leaf", lambda self, stream, draws, users: original(self, stream, 0.5 * draws, users)),)
 
 
 def opposite_noise() -> tuple[Change, ...]:
@@ -151,16 +177,11 @@ def used_noise_short() -> tuple[Change, ...]:
 def group_noise_short() -> tuple[Change, ...]:
     """Ticks of several users have two thirds of their noise."""
     original = ContinualPolicy._close
-    decide = policy.Policy._decide
 
-    def counting(self: Any, contexts: FloatArray) -> Any:
-        self._users_of_tick = contexts.shape[0]
-        return decide(self, contexts)
+    def close(self: Any, draws: FloatArray, users: int) -> bool:
+        return original(self, draws * (2.0 / 3.0) if users > 1 else draws, users)
 
-    def close(self: Any, draws: FloatArray) -> bool:
-        return original(self, draws * (2.0 / 3.0) if self._users_of_tick > 1 else draws)
-
-    return (policy.Policy, "_decide", counting), (ContinualPolicy, "_close", close)
+    return ((ContinualPolicy, "_close", close),)
 
 
 def calls_uncharged() -> tuple[Change, ...]:

@@ -15,9 +15,8 @@ from typing import Final
 import numpy as np
 from scipy.stats import binom
 
-from tacit._compile import entry
 from tacit.audit.statistics import Samples
-from tacit.audit.worlds import unit
+from tacit.audit.worlds import copied, unit
 from tacit.estimation.gradient import clipped_gradient_sum
 from tacit.estimation.newton import NoisyNewton
 from tacit.estimation.plan import Problem
@@ -25,11 +24,19 @@ from tacit.glm.links import get_link
 from tacit.glm.rows import ALL_ROWS, Selection, rows_of
 from tacit.linalg.packing import packed
 from tacit.privacy.budget import Budget
-from tacit.privacy.continual import Stream, close_leaf, plan_release
+from tacit.privacy.continual import (
+    ContinualRelease,
+    close_leaf_from_python,
+    leaf_is_due,
+    leaf_noise_scale,
+    plan_release,
+    published,
+)
+from tacit.privacy.events import GaussianRelease
+from tacit.privacy.factorization import Geometric
 from tacit.privacy.gaussian import mu_from
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import FastNoise
-from tacit.privacy.streaming import coefficients, restart
 from tacit.shuffle.analyzer import analyze
 from tacit.shuffle.calibration import calibrate
 from tacit.shuffle.domains import OuterProducts
@@ -47,20 +54,29 @@ LEAVES: Final = 16
 USERS: Final = 100
 
 
-@entry
-def _release_runs(stream: Stream, leaves: FloatArray, noise: FloatArray, out: FloatArray) -> None:
-    """Run the stream once for each line of ``noise`` over the same leaves; all releases go to ``out``."""
+def _release_runs(plan: ContinualRelease, leaves: FloatArray, noise: FloatArray) -> FloatArray:
+    """Run the stream once for each line of ``noise`` over the same leaves; all that was released."""
+    out, fresh = np.empty(noise.shape), plan.open()
     for run in range(noise.shape[0]):
-        decay, weight = coefficients(stream.mechanism)
-        stream.closed[()] = 0
-        stream.released[:] = 0.0
-        restart(stream.mechanism, stream.released, decay, weight)
+        stream = copied(fresh)
         for leaf in range(leaves.shape[0]):
-            for i in range(leaves.shape[1]):
-                stream.leaf[i] = leaves[leaf, i]
-            close_leaf(stream, noise[run, leaf])
-            for i in range(leaves.shape[1]):
-                out[run, leaf, i] = stream.released[i]
+            while not leaf_is_due(stream):  # the decision before the first leaf of a schedule
+                close_leaf_from_python(stream, noise[run, leaf], 1)
+            stream.leaf[:] = leaves[leaf]
+            close_leaf_from_python(stream, noise[run, leaf], 1)
+            out[run, leaf] = published(stream)
+    return out
+
+
+def _noise_scales(plan: ContinualRelease) -> FloatArray:
+    """Scale of the noise of every leaf."""
+    stream, scales = plan.open(), np.empty(LEAVES)
+    for leaf in range(LEAVES):
+        while not leaf_is_due(stream):
+            close_leaf_from_python(stream, np.zeros(3), 1)
+        scales[leaf] = leaf_noise_scale(stream)
+        close_leaf_from_python(stream, np.zeros(3), 1)
+    return scales
 
 
 def attack_stream(factorization: str) -> Attack:
@@ -78,36 +94,32 @@ def attack_stream(factorization: str) -> Attack:
             source=FastNoise(rng),
         )
         Ledger(Budget(epsilon, delta)).charge(plan.event())
-        stream, others = plan.open(), np.tile(packed(0.1 * np.eye(2)), (LEAVES, 1))
+        others = np.tile(packed(0.125 * np.eye(2)), (LEAVES, 1))
         first, second = others.copy(), others.copy()
         first[0] += packed(np.diag([1.0, 0.0]))
         second[0] += packed(np.diag([0.0, 1.0]))
-        by_leaf, by_noise = _responses(stream)
-        whitener = np.linalg.inv(by_noise) / plan.event().noise_sd  # type: ignore[operator]  # as charged
+        by_leaf, by_noise = _responses(plan)
+        scales, event = _noise_scales(plan), plan.event()
+        assert isinstance(event, GaussianRelease)
+        charged = scales * (event.noise_sd / plan.noise_sd)
+        whitener = np.linalg.inv(by_noise) / charged[:, np.newaxis]
         direction = whitener @ by_leaf @ (second - first)
         middle = whitener @ by_leaf @ (0.5 * (first + second))
         found = []
         for leaves in (first, second):
-            out = np.empty((runs, LEAVES, 3))
-            _release_runs(stream, leaves, plan.source.gaussian(plan.noise_sd, (runs, LEAVES, 3)), out)
+            draw = plan.source.integers if isinstance(plan.factorization, Geometric) else plan.source.gaussian
+            out = _release_runs(plan, leaves, np.stack([draw(scale, (runs, 3)) for scale in scales], axis=1))
             found.append(np.einsum("rti,ti->r", np.einsum("st,rti->rsi", whitener, out) - middle, direction))
         return Samples(found[0], found[1])
 
     return attack
 
 
-def _responses(stream: Stream) -> tuple[FloatArray, FloatArray]:
-    """What a unit in one leaf, or in one draw of noise, adds to each release: A and B, column by column."""
-    still, by_leaf, by_noise = np.zeros((1, LEAVES, 3)), np.empty((LEAVES, LEAVES)), np.empty((LEAVES, LEAVES))
-    out = np.empty((1, LEAVES, 3))
-    for column in range(LEAVES):
-        impulse = np.zeros((LEAVES, 3))
-        impulse[column] = 1.0
-        _release_runs(stream, impulse, still, out)
-        by_leaf[:, column] = out[0, :, 0]
-        _release_runs(stream, np.zeros((LEAVES, 3)), impulse[None], out)
-        by_noise[:, column] = out[0, :, 0]
-    return by_leaf, by_noise
+def _responses(plan: ContinualRelease) -> tuple[FloatArray, FloatArray]:
+    """What a unit in one leaf, or in one draw of noise, adds to each release: column by column."""
+    units = np.eye(LEAVES)[:, :, np.newaxis] * np.ones(3)
+    by_leaf = np.array([_release_runs(plan, unit, np.zeros((1, LEAVES, 3)))[0, :, 0] for unit in units]).T
+    return by_leaf, _release_runs(plan, np.zeros((LEAVES, 3)), units)[:, :, 0].T
 
 
 def attack_gradient(epsilon: float, delta: float, runs: int, rng: np.random.Generator) -> Samples:
@@ -122,7 +134,7 @@ def attack_gradient(epsilon: float, delta: float, runs: int, rng: np.random.Gene
         features[0], rewards[0] = x, reward
         out = np.empty(2)
         clipped_gradient_sum(
-            problem.link.code,
+            problem.link.form,
             Selection(rows_of(features, rewards), ALL_ROWS),
             np.array([problem.theta_bound, 0.0]),
             problem.reward_bound,
@@ -185,6 +197,7 @@ def release_bits(protocol: SumProtocol, rows: FloatArray, rng: np.random.Generat
 MECHANISMS: Final[Mapping[str, Attack]] = MappingProxyType(
     {
         "tree": attack_stream("tree"),
+        "geometric": attack_stream("geometric"),
         "toeplitz": attack_stream("toeplitz"),
         "gradient": attack_gradient,
         "shuffle-sum": attack_shuffle(sample_sum),

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tacit.audit import faults, faulty_steps
-from tacit.audit.cases import EXACT
 from tacit.audit.checks import CHECKS
 from tacit.audit.exclusions import PullBeforeSum
 from tacit.audit.faults import Change
@@ -203,6 +202,22 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         "carried-twice", "what an epoch carries over doubled", "stream reference", "of epoch 2", faults.carried_twice
     ),
+    Mutant("weight-off", "weight of the next leaf", "stream reference", "weighted sum", faults.weight_of_the_next_leaf),
+    Mutant("noise-off", "noise of the last leaf", "replay of stream-glm", "drawn with scale", faults.last_leafs_noise),
+    Mutant(
+        "rounded-late",
+        "rows are rounded after they were added up",
+        "whole sums",
+        "off the grid",
+        lambda: (faults.other_learn(StreamState, faulty_steps.not_rounded),),
+    ),
+    Mutant(
+        "leaf-on-reward",
+        "a leaf closes on rewards",
+        "replay of stream-glm, absent rewards",
+        "boundary differs between the worlds",
+        lambda: (faults.other_learn(StreamState, faulty_steps.closes_the_leaf),),
+    ),
     Mutant(
         "tick-disagrees",
         "compiled and published ticks differ",
@@ -260,17 +275,11 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "is claimed",
         faults.dominance_short,
     ),
-    *(
-        (
-            Mutant(
-                "pull-first",
-                "the ridge's pull is added to exact noise before the sum",
-                "exact noise",
-                "exclude a neighbour",
-                lambda: PullBeforeSum().changes(),
-            ),
-        )
-        if EXACT
-        else ()
+    Mutant(
+        "pull-first",
+        "the ridge's pull is added to exact noise before the sum",
+        "exact noise",
+        "exclude a neighbour",
+        lambda: PullBeforeSum().changes(),
     ),
 )

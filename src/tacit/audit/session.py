@@ -25,13 +25,20 @@ from tacit.audit.worlds import copied
 from tacit.errors import TacitError
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.publisher import Publisher
-from tacit.privacy.continual import Stream, close_leaf_from_python, published, replay_leaf
+from tacit.privacy.continual import (
+    Stream,
+    close_leaf_from_python,
+    leaf_is_due,
+    leaf_noise_scale,
+    published,
+    replay_leaf,
+)
 from tacit.privacy.noise import FastNoise, ForwardingNoise, NoiseSource, Shape
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import FloatArray
 
-STREAM = "stream"
+STREAM, NO_LEAF = "stream", "no leaf"
 SHUFFLED = "shuffled sum "
 
 
@@ -130,17 +137,21 @@ class Session:
         """World 0 did something."""
         self._tape.append((kind, value))
 
-    def used(self, kind: str, noise: FloatArray, sd: float) -> None:
-        """World 0 released something with this noise, charged as noise of standard deviation ``sd``."""
+    def used(self, kind: str, noise: FloatArray, sd: float, planned: float | None = None) -> None:
+        """World 0 released something with this noise, charged as noise of standard deviation ``sd``.
+
+        ``planned`` is the scale that it must have been drawn with, where that is not ``sd`` itself.
+        """
         self.sds.setdefault(kind, set()).add(sd)
         if sd == 0.0:
             return
+        planned = sd if planned is None else planned
         scale = self._unused.pop(noise.tobytes(), None)
         if scale is None:
             raise Diverged(f"{kind}: its noise is not a draw of the source, or was used before")
-        if not math.isclose(scale, sd, rel_tol=1e-12):
-            raise Diverged(f"{kind}: noise was drawn with scale {scale!r} and is charged as {sd!r}")
-        self.draws.append((f"{kind.split(', ')[-1]}, {noise.size} entries", noise / sd))
+        if not math.isclose(scale, planned, rel_tol=1e-12):
+            raise Diverged(f"{kind}: noise was drawn with scale {scale!r} and is charged as {planned!r}")
+        self.draws.append((f"{kind.split(', ')[-1]}, {noise.size} entries", noise / planned))
 
     def follow(self, kind: str) -> Any:
         """World 1 does the same, or the worlds diverge."""
@@ -149,13 +160,13 @@ class Session:
             raise Diverged(f"one world releases {kind!r} where the other releases {expected!r}")
         return self._tape.popleft()[1]
 
-    def drawn(self, source: NoiseSource, label: str, scale: float, noise: FloatArray) -> FloatArray:
+    def drawn(self, source: NoiseSource, label: str, scale: float, noise: FloatArray, grid: float | None) -> FloatArray:
         """World 0 drew noise; world 1 is given the same, since its releases are to be the same."""
         if self.world == 0:
             self.record(f"noise of {label}", (scale, noise))
             self._unused.update({line.tobytes(): scale for line in np.atleast_2d(noise)})
-            if source.grid is not None:
-                self.steps = min(self.steps, scale / source.grid)
+            if grid is not None:
+                self.steps = min(self.steps, scale / grid)
             return noise
         planned, theirs = self.follow(f"noise of {label}")
         if planned != scale or theirs.shape != noise.shape:
@@ -176,7 +187,14 @@ class WatchedNoise(ForwardingNoise):
     def gaussian(self, scale: float, shape: Shape) -> FloatArray:
         """A draw of the source, or world 0's."""
         noise = super().gaussian(scale, shape)
-        return self._session.drawn(self.source, self._label, scale, noise) if scale > 0.0 else noise
+        return self._seen(scale, noise, self.grid)
+
+    def integers(self, parameter: float, shape: Shape) -> FloatArray:
+        """The same in whole numbers."""
+        return self._seen(parameter, super().integers(parameter, shape), 1.0)
+
+    def _seen(self, scale: float, noise: FloatArray, grid: float | None) -> FloatArray:
+        return self._session.drawn(self.source, self._label, scale, noise, grid) if scale > 0.0 else noise
 
 
 class Recorder(Publisher):
@@ -185,10 +203,14 @@ class Recorder(Publisher):
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def leaf(self, stream: Stream, noise: FloatArray) -> bool:
-        fresh = close_leaf_from_python(stream, noise)
+    def leaf(self, stream: Stream, noise: FloatArray, users: int) -> bool:
+        if not leaf_is_due(stream):
+            self._session.record(NO_LEAF, None)
+            return close_leaf_from_python(stream, noise, users)
+        scale = leaf_noise_scale(stream)
+        fresh = close_leaf_from_python(stream, noise, users)
         if fresh:
-            self._session.used(STREAM, noise.copy(), float(stream.noise_sd[()]))
+            self._session.used(STREAM, noise.copy(), float(stream.noise_sd[()]), scale)
         self._session.record(STREAM, (fresh, published(stream)))
         return fresh
 
@@ -212,20 +234,23 @@ class Follower(Publisher):
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def leaf(self, stream: Stream, noise: FloatArray) -> bool:
+    def leaf(self, stream: Stream, noise: FloatArray, users: int) -> bool:
+        if not leaf_is_due(stream):
+            self._session.follow(NO_LEAF)
+            return close_leaf_from_python(stream, noise, users)
         fresh, released = self._session.follow(STREAM)
-        rehearsal, sd = copied(stream), float(stream.noise_sd[()])
-        if close_leaf_from_python(rehearsal, noise) != fresh:
+        rehearsal, scale = copied(stream), leaf_noise_scale(stream)
+        if close_leaf_from_python(rehearsal, noise, users) != fresh:
             raise Diverged("a leaf is closed in one world only")
-        difference = published(rehearsal) - released
+        difference = np.asarray(published(rehearsal) - released, dtype=np.float64)
         if not np.any(difference):
-            return close_leaf_from_python(stream, noise)
-        self._session.cost(STREAM).add(difference, noise, sd)
+            return close_leaf_from_python(stream, noise, users)
+        self._session.cost(STREAM).add(difference, noise, scale)
         try:
-            needed = replay_leaf(stream, released)
+            needed = replay_leaf(stream, released, users)
         except TacitError as error:
             raise Diverged(f"the other world cannot release the same value: {error}") from error
-        if not np.allclose(needed, noise - difference, rtol=1e-9, atol=1e-6 * sd):
+        if not np.allclose(needed, noise - difference, rtol=1e-9, atol=1e-6 * scale):
             raise Diverged("the noise that the neighbour would need is not what is added")
         return True
 

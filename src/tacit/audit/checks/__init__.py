@@ -19,6 +19,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "compiled ticks": noise.compiled_ticks,
         "late rows": noise.late_rows_contribute_alike,
         "exact noise": noise.exact_noise,
+        "whole sums": noise.whole_sums,
         "resumed once": life.resumed_once,
         "rewards go on": life.rewards_go_on,
         "files that cannot be marked": life.unmarkable_files,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from tacit.audit.cases import EXACT, private_class
+from tacit.audit.cases import private_class
 from tacit.audit.joint_draws import Record, joint_findings
 from tacit.audit.replay import load_private, own_registry
 from tacit.audit.session import Session
@@ -38,11 +39,15 @@ def walk(policy: PrivatePolicy, rounds: int) -> None:
         policy.update(policy.select(np.eye(2)), 1.0)
 
 
-def _draws(policy: PrivatePolicy, rounds: int) -> list[Record]:
+def _watched(policy: PrivatePolicy, rounds: int) -> Session:
     """What a policy draws on its way, in units of what was planned."""
     session = Session([policy, small_policy(0, "joint-linucb")])
     walk(policy, rounds)
-    return session.draws
+    return session
+
+
+def _draws(policy: PrivatePolicy, rounds: int) -> list[Record]:
+    return _watched(policy, rounds).draws
 
 
 def noise_scale() -> list[str]:
@@ -57,22 +62,32 @@ def noise_scale() -> list[str]:
 
 def joint_draws() -> list[str]:
     """All draws of all sources together are independent, across coordinates, leaves, calls, runs and policies."""
-    runs = [_draws(small_policy(seed), 40) for seed in range(12)]
+    runs = [_watched(small_policy(seed), 40) for seed in range(12)]
     calls = {"epsilon": 400.0, "horizon": 128, "theta_bound": 0.5}
-    runs += [_draws(small_policy(100 + seed, "joint-glm", **calls), 100) for seed in range(12)]
-    return joint_findings(runs) + joint_findings([_draws_of_all_policies() for _ in range(4)])
+    runs += [_watched(small_policy(100 + seed, "joint-glm", **calls), 100) for seed in range(12)]
+    found = joint_findings([run.draws for run in runs], steps=min(run.steps for run in runs))
+    return found + _found_in_all_policies(4)
 
 
-def _draws_of_all_policies() -> list[Record]:
-    """What policies of one process draw from the operating system, each policy a kind of its own."""
-    found: list[Record] = []
-    for name in (*STREAMS, "local-glm"):
-        found += [(f"{name}: {kind}", noise) for kind, noise in _draws(small_policy(None, name), 40)]
-    return found
+def _draws_of_all_policies(runs: int) -> tuple[list[list[Record]], float]:
+    """What policies of one process draw from the operating system, each policy a kind of its own; and their steps."""
+    found: list[list[Record]] = [[] for _ in range(runs)]
+    steps = math.inf
+    for run in found:
+        for name in (*STREAMS, "local-glm"):
+            session = _watched(small_policy(None, name), 40)
+            run += [(f"{name}: {kind}", noise) for kind, noise in session.draws]
+            steps = min(steps, session.steps)
+    return found, steps
+
+
+def _found_in_all_policies(runs: int) -> list[str]:
+    draws, steps = _draws_of_all_policies(runs)
+    return joint_findings(draws, steps=steps)
 
 
 def fresh_noise() -> list[str]:
-    """No draw is used twice, restored states included."""
+    """No draw is used twice, restored states included; those in whole numbers are compared up to their rounding."""
     with own_registry(), tempfile.TemporaryDirectory() as folder:
         policy = small_policy()
         draws = _draws(policy, 10)
@@ -81,15 +96,16 @@ def fresh_noise() -> list[str]:
         walk(policy, 10)
         policy.save(Path(folder) / "state")
         draws += _draws(load_private(Path(folder) / "state"), 10)
-    values = np.concatenate([np.ravel(noise) for _, noise in draws])
-    repeated = values.size - np.unique(values).size
-    return [f"{repeated} of {values.size} noise values were used before"] if repeated else []
+    lines = np.concatenate([np.atleast_2d(noise) for _, noise in draws])
+    apart = np.max(np.abs(lines[:, np.newaxis] - lines), axis=2)
+    repeated = int(np.sum(np.triu(apart < 0.01, 1)))
+    return [f"{repeated} of {len(lines)} lines of noise were used before"] if repeated else []
 
 
 def stream_reference() -> list[str]:
     """Releases are A x + B z with one z per leaf, also in a second epoch: a dense computation gives the same."""
-    found, rng, leaves, publisher = [], np.random.default_rng(3), 16, Publisher()
-    for name in FACTORIZATIONS:
+    found, rng, leaves, publisher = geometric_reference(), np.random.default_rng(3), 16, Publisher()
+    for name in ("toeplitz", "tree"):
         plan = continual.plan_release(
             "checked", 2, row_bound=1.0, row_norm=1.0, mu=1.0, factorization=name, horizon=leaves, source=FastNoise(rng)
         )
@@ -99,13 +115,51 @@ def stream_reference() -> list[str]:
             expected = carried + np.cumsum(rows, axis=0) + _dense_response(plan) @ noise
             for leaf in range(leaves):
                 stream.leaf[:] = rows[leaf]
-                publisher.leaf(stream, noise[leaf])
+                publisher.leaf(stream, noise[leaf], 1)
                 if not np.allclose(stream.released, expected[leaf], atol=1e-9):
                     found.append(f"{name}: release {leaf + 1} of epoch {epoch} is not the exact sum plus its noise")
                     break
             carried = stream.released.copy()
             continual.start_epoch(stream, plan)
     return found
+
+
+def geometric_reference() -> list[str]:
+    """Geometric leaves: integer sums on the schedule, fresh noise, columns of C / s of norm at most 1 / sigma."""
+    rng, publisher, size = np.random.default_rng(4), Publisher(), 2
+    plan = continual.plan_release(
+        "checked",
+        size,
+        row_bound=1.0,
+        row_norm=1.0,
+        mu=1.0,
+        factorization="geometric",
+        horizon=1,
+        source=FastNoise(rng),
+    )
+    schedule = [1]
+    while schedule[-1] < 2_000:
+        schedule.append(schedule[-1] + max(1, schedule[-1] // 100))
+    stream, clock, weight, sums = plan.open(), 0, 1, np.zeros(size, dtype=np.int64)
+    weights, scales = list[int](), list[float]()
+    for users in rng.choice([1, 1, 1, 2, 7], size=600):
+        due, noise = clock >= weight, np.zeros(size)
+        if due:
+            weights.append(weight)
+            scales.append(continual.leaf_noise_scale(stream))
+            sums += weight * np.asarray(stream.leaf / plan.grid, dtype=np.int64)
+            noise = plan.source.integers(scales[-1], size)
+            weight = next(n for n in schedule if n > clock)
+        if publisher.leaf(stream, noise, int(users)) != due:
+            return [f"geometric: after {clock} decisions a leaf should {'' if due else 'not '}be closed"]
+        if due and not np.array_equal(continual.published(stream), sums + noise.astype(np.int64)):
+            return [f"geometric: release {len(weights)} is not the weighted sum plus its noise"]
+        clock += int(users)
+        stream.leaf[:] += np.rint(rng.random(size) / plan.grid) * plan.grid
+    a, s = np.array(weights, dtype=np.float64), plan.grid * np.array(scales)
+    longest = float(np.max(a * np.sqrt(np.cumsum(s[::-1] ** -2.0)[::-1]))) * plan.noise_sd
+    within = 0.99 <= longest <= 1.0
+    return [] if within else [f"geometric: the longest column has norm {longest:.6f}, charged as 1"]
 
 
 def _dense_response(plan: continual.ContinualRelease) -> FloatArray:
@@ -164,10 +218,24 @@ def _contribution(policy: PrivatePolicy, identity: int) -> FloatArray:
     return np.asarray(np.round(leaf - before, 12))
 
 
+def whole_sums() -> list[str]:
+    """Rows are rounded when they come: leaves of integer streams are whole numbers of steps at any time."""
+    found, rng = [], np.random.default_rng(6)
+    for name in STREAMS:
+        policy = small_policy(4, name, factorization="geometric")
+        for _ in range(20):
+            arms = rng.standard_normal((3, 2))
+            policy.update(policy.select(arms / np.linalg.norm(arms, axis=1, keepdims=True)), float(rng.random() < 0.5))
+            stream = policy.state.stream
+            steps = stream.leaf / stream.constants.grid
+            if not np.array_equal(steps, np.rint(steps)):
+                found.append(f"{name}: the open leaf holds numbers off the grid")
+                break
+    return found
+
+
 def exact_noise() -> list[str]:
     """Under exact noise everything public is a function of sum + noise: no neighbour is excluded by a bit."""
-    if not EXACT:
-        return []
     from tacit.audit.exclusions import KINDS, count_exclusions
 
     found = []

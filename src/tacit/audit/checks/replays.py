@@ -12,6 +12,7 @@ from tacit.audit.worlds import (
     Adversary,
     excessive_rows,
     largest_contribution,
+    late_rows,
     missing_rows,
     orthogonal_rows,
     switching_rows,
@@ -52,10 +53,15 @@ REPLAY_CHECKS: Final[Mapping[str, Check]] = {
     "replay of joint-glm, both optimizers": _replayed(DRIVES["joint-glm"][0], 6),
     "replay of joint-glm, movers": _replayed(DRIVES["joint-glm"][1], 3),
     "replay of stream-glm": _replayed(_case("stream-glm", ({"horizon": 40},), (largest_contribution,)), 10),
-    "replay of stream-glm, ends of epochs": _replayed(
-        _case("stream-glm", ({"horizon": None},), (largest_contribution,)), 5
+    "replay of stream-glm, absent rewards": _replayed(
+        _case("stream-glm", ({"horizon": 40},), (missing_rows, late_rows)), 4
     ),
-    "replay of joint-linucb": _replayed(_case("joint-linucb", ({"horizon": 40},), (largest_contribution,)), 10),
+    "replay of stream-glm, ends of epochs": _replayed(
+        _case("stream-glm", ({"horizon": None, "factorization": "toeplitz"},), (largest_contribution,)), 5
+    ),
+    "replay of joint-linucb": _replayed(
+        _case("joint-linucb", ({"horizon": 40, "factorization": "toeplitz"},), (largest_contribution,)), 10
+    ),
     "replay of joint-linucb, groups": _replayed(
         replace(_case("joint-linucb", ({"horizon": 40},), (orthogonal_rows,)), groups=True), 8
     ),
