@@ -1,79 +1,108 @@
-"""What each part of `stream-glm` is worth: one option changed at a time, as a Markdown table.
+"""What each part of `stream-glm`'s estimate is worth: one option changed at a time, as a Markdown table.
 
-python benchmarks/ablation.py --runs 20 --seed 7 > ablation.md
+Runs are paired: every line meets the same instances, contexts and rewards as the default.  Its regret is given; that of
+the other lines is given as the difference to it, with the standard error of the difference.
+
+python benchmarks/ablation.py --runs 20 --seed 1
+python benchmarks/ablation.py --runs 2 --horizon 500      (a quick look: no setting is longer)
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from tacit._compile import compile_now
-from tacit.experiments.runner import run_all
+from tacit.cli.progress import run
+from tacit.cli.shared import INTERRUPTED
+from tacit.experiments.results import Row
 from tacit.experiments.spec import Experiment
 
-SETTINGS: dict[str, dict[str, Any]] = {
-    "probit d=3 S=2": {"link": "probit", "dim": 3, "arms": 20, "horizon": 5_000, "theta_norm": 2.0},
-    "logistic d=5 S=3.5": {"link": "logistic", "dim": 5, "arms": 20, "horizon": 15_000, "theta_norm": 3.5},
-    "logistic d=3 fixed": {
-        "link": "logistic",
-        "dim": 3,
-        "arms": 20,
-        "horizon": 5_000,
-        "theta_norm": 3.5,
-        "contexts": "fixed",
-    },
-    "logistic d=3 shift": {
-        "link": "logistic",
-        "dim": 3,
-        "arms": 20,
-        "horizon": 5_000,
-        "theta_norm": 3.5,
-        "contexts": "shift",
-    },
-}
+OLD_PRIOR = "prior d / S^2"
 VARIANTS: dict[str, dict[str, Any]] = {
-    "as shipped": {},
-    "factorization: binary tree": {"factorization": "tree"},
-    "plain prefix instead of the filter": {"filtered": False},
-    "score scale x 1/2": {"scale": 0.5},
-    "score scale x 2": {"scale": 2.0},
-    "weights: tangent only": {"blend": 0.0},
-    "weights: secant only": {"blend": 1.0},
-    "prior (lambda) x 1/4": {"prior": 0.25},
-    "prior (lambda) x 4": {"prior": 4.0},
-    "width 0 (greedy)": {"width": 0.0},
-    "width 0.6": {"width": 0.6},
-    "width 2.5": {"width": 2.5},
+    "H shrunk to the identity": {"shrinkage": "identity"},
+    "H not shrunk": {"shrinkage": "none"},
+    "both widths 1.25": {"width": 1.25, "noise_width": 1.25},
+    "both widths 1.5": {"noise_width": 1.5},
+    "no optimism": {"width": 0.0, "noise_width": 0.0},
+    "blend 0 (tangents)": {"blend": 0.0},
+    "blend 1/3": {"blend": 1 / 3},
+    "blend 1 (secants)": {"blend": 1.0},
+    OLD_PRIOR: {},
+    "toeplitz": {"factorization": "toeplitz"},
+    "tree": {"factorization": "tree"},
 }
 
 
-def experiment(setting: dict[str, Any], options: dict[str, Any], epsilon: float) -> Experiment:
-    """One cell; a changed scale is a multiple of the derived one, which depends on the setting."""
-    plain = Experiment("stream-glm", epsilon=epsilon, delta=0.02, **setting)
-    if "scale" in options:
-        derived = float(plain.make_policy(0).state.constants.scale)
-        options = {"scale": options["scale"] * derived}
-    return Experiment("stream-glm", epsilon=epsilon, delta=0.02, options=options, **setting)
+def setting(dim: int, horizon: int, contexts: str, delta: float) -> Experiment:
+    """The default policy in one setting."""
+    return Experiment("stream-glm", "logistic", dim, 20, horizon, 3.5, contexts=contexts, delta=delta)
 
 
-def main() -> None:
+SETTINGS = {
+    "d = 5": setting(5, 15_000, "ball", 1e-5),
+    "d = 10": setting(10, 20_000, "ball", 1e-6),
+    "fixed": setting(3, 5_000, "fixed", 1e-5),
+    "shift": setting(3, 5_000, "shift", 1e-5),
+}
+EPSILONS = (8.0, 1.0)
+
+
+def varied(default: Experiment, name: str) -> Experiment:
+    """The experiment with what the line changes."""
+    if name == OLD_PRIOR:
+        return replace(default, options={"prior": default.dim / (default.dim + 2)})
+    return replace(default, options=VARIANTS[name])
+
+
+def table(columns: Sequence[str], rows: Sequence[Row], lines: int) -> str:
+    """A line for the default and one for each variant; ``rows`` go through the lines of a column first."""
+    defaults = rows[::lines]
+    texts = [f"| default | {' | '.join(_shown(row['regret_mean'], row['regret_se']) for row in defaults)} |"]
+    for position, name in enumerate(VARIANTS, start=1):
+        cells = [_difference(row, default) for row, default in zip(rows[position::lines], defaults, strict=True)]
+        texts.append(f"| {name} | {' | '.join(cells)} |")
+    runs = defaults[0]["runs"]
+    heading = f"| stream-glm, {runs} runs, seed {defaults[0]['seed']} | {' | '.join(columns)} |"
+    return "\n".join([heading, "|---" * (len(columns) + 1) + "|", *texts])
+
+
+def _difference(row: Row, default: Row) -> str:
+    differences = np.array(row["regrets"]) - np.array(default["regrets"])
+    spread = float(np.std(differences, ddof=1)) if differences.size > 1 else math.nan
+    return _shown(float(np.mean(differences)), spread / math.sqrt(differences.size), sign="+")
+
+
+def _shown(mean: float, error: float, sign: str = "") -> str:
+    return f"{mean:{sign}.1f} ± {error:.1f}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run all cells and print the table."""
     compile_now()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--epsilon", type=float, default=2.0)
-    arguments = parser.parse_args()
-    cells = [experiment(s, o, arguments.epsilon) for o in VARIANTS.values() for s in SETTINGS.values()]
-    rows = run_all(cells, runs=arguments.runs, seed=arguments.seed, jobs=arguments.jobs)
-    print(f"| epsilon = {arguments.epsilon:g}, {arguments.runs} runs | {' | '.join(SETTINGS)} |")
-    print("|---" * (len(SETTINGS) + 1) + "|")
-    for position, name in enumerate(VARIANTS):
-        line = rows[position * len(SETTINGS) : (position + 1) * len(SETTINGS)]
-        texts = [f"{row['regret_mean']:.0f} ± {row['regret_se']:.0f}" for row in line]
-        print(f"| {name} | {' | '.join(texts)} |")
+    parser.add_argument("--engine", default="joblib", help="joblib or ray")
+    parser.add_argument("--horizon", type=int, default=None, help="cut longer settings to this")
+    given = parser.parse_args(arguments)
+    columns, cells = [], []
+    for name, chosen in SETTINGS.items():
+        for epsilon in EPSILONS:
+            horizon = min(chosen.horizon, given.horizon or chosen.horizon)
+            default = replace(chosen, epsilon=epsilon, horizon=horizon)
+            columns.append(f"{name}, ε = {epsilon:g}")
+            cells += [default, *(varied(default, variant) for variant in VARIANTS)]
+    outcome = run(cells, runs=given.runs, seed=given.seed, jobs=given.jobs, engine=given.engine)
+    if not outcome.complete:
+        raise SystemExit(INTERRUPTED)
+    print(table(columns, outcome.rows, 1 + len(VARIANTS)))
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from tacit.estimation.linearised import searched_row
 from tacit.estimation.sensitivity import searched_diameter
 from tacit.glm.links import LINKS
 
-PRIVATE, OPEN = 1.0 / 3.0, 0.0
-"""Shares of the secant that `stream-glm` takes by default, with a finite budget and without."""
+SHARES = 0.75, 0.5
+"""Of the secant, that `stream-glm` takes by default, with a small budget and with others."""
 SETTINGS = [
     *((name, 0.5 * half, 1.0) for name in ("logistic", "probit") for half in range(1, 13)),
     *(("log", 0.5 * half, 10.0) for half in range(1, 5)),
@@ -35,7 +35,7 @@ def diameter_line(name: str, theta_bound: float, reward_bound: float) -> str:
 
 def lines() -> Iterator[str]:
     for setting in SETTINGS:
-        for blend in (PRIVATE, OPEN):
+        for blend in SHARES:
             yield row_line(*setting, blend)
     for setting in SETTINGS:
         yield diameter_line(*setting)

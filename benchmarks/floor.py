@@ -1,6 +1,6 @@
 """How far `stream-glm` is from the floor: its loop beside the same arithmetic as one bare compiled loop.
 
-The bare loop holds the environment and the policy with one link and one factorization: no states, no dispatch, no
+The bare loop holds the environment and the policy with one link and one schedule of leaves: no states, no dispatch, no
 checks, nothing kept that the default policy does not need.  It is the one place where the arithmetic of a policy is
 written a second time, so that a cost can be told as a ratio to what the machine can do.
 ``tests/experiments/test_floor.py`` holds it to the same arms as the policy for the same draws.
@@ -24,17 +24,17 @@ import numba
 import numpy as np
 
 from tacit._compile import compile_now
-from tacit.environments import Setting
+from tacit.environments import NOW, Setting
 from tacit.errors import InvalidInput
 from tacit.experiments.spec import Experiment
-from tacit.privacy.streaming import coefficients
+from tacit.privacy.geometric import PACE
 from tacit.typing import FloatArray, IntArray
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
 class Problem(NamedTuple):
-    """What does not change in a run: public constants of the policy, its factorization, and theta*."""
+    """What does not change in a run: public constants of the policy, its grid, and theta*."""
 
     blend: float
     scale: float
@@ -42,48 +42,53 @@ class Problem(NamedTuple):
     dispersion: float
     prior: float
     width: float
-    patience: float
-    noise_sd: float
+    noise_width: float
+    grid: float
     fluctuation: float
-    decay: FloatArray
-    weight: FloatArray
     truth: FloatArray
 
 
 class Draws(NamedTuple):
-    """Random numbers of a block of rounds: Gaussian points, uniform radii and rewards, privacy noise."""
+    """Random numbers of a block of rounds: Gaussian points, uniform radii and rewards; privacy noise of its leaves."""
 
     points: FloatArray
     radii: FloatArray
     uniforms: FloatArray
-    noise: FloatArray
+    boundaries: IntArray
+    """n_k of the leaves that close in the block, and of the one after them."""
+    deviations: FloatArray
+    """Of their noise."""
+    noise: IntArray
+    """In steps of the grid."""
 
 
 class Memory(NamedTuple):
     """What the loop keeps from block to block, and its work space."""
 
     leaf: FloatArray
-    released: FloatArray
-    last: FloatArray
+    """Sum of the rows of the open leaf, in steps."""
+    weighted: IntArray
+    """W, in steps."""
     mean: FloatArray
-    """Estimate of the filter, per round."""
-    noise_buffers: FloatArray
-    filter_buffers: FloatArray
-    """The filter's estimates of the noise buffers."""
+    expected: FloatArray
+    """The filter's estimates of the mean row and of W."""
+    axes: FloatArray
+    """The same of public axes: weighted sum, its estimate, mean."""
     total: FloatArray
     privacy: FloatArray
     """Covariance of the filter's errors, and the part of it that is privacy noise."""
-    transition: FloatArray
-    product: FloatArray
-    gain: FloatArray
     theta: FloatArray
     covariance: FloatArray
-    matrix: FloatArray
+    widest: FloatArray
+    h: FloatArray
     spread: FloatArray
-    factor: FloatArray
+    gram: FloatArray
     inverse: FloatArray
+    score: FloatArray
+    scores: FloatArray
+    """Of the arms."""
     clock: IntArray
-    """Rounds, and the round of the next solve."""
+    """Decisions, and n_k of the leaf that was closed last."""
 
 
 def compiled(function: Function) -> Function:
@@ -94,19 +99,12 @@ def compiled(function: Function) -> Function:
 @compiled
 def bare_loop(problem: Problem, draws: Draws, memory: Memory, arms: IntArray) -> float:
     """Play a block of rounds, fill in the arms, and return the regret."""
-    blend, scale, bound, dispersion = problem.blend, problem.scale, problem.theta_bound, problem.dispersion
-    prior, wide, patience, fluctuation = problem.prior, problem.width, problem.patience, problem.fluctuation
-    decay, weight, truth = problem.decay, problem.weight, problem.truth
-    points, radii, uniforms, noise = draws.points, draws.radii, draws.uniforms, draws.noise
-    leaf, released, last, h = memory.leaf, memory.released, memory.last, memory.mean
-    true_buffers, buffers = memory.noise_buffers, memory.filter_buffers
-    total, privacy, transition, work = memory.total, memory.privacy, memory.transition, memory.product
-    covariance, matrix, spread = memory.covariance, memory.matrix, memory.spread
-    factor, inverse, gain = memory.factor, memory.inverse, memory.gain
-    theta, clock = memory.theta, memory.clock
-    variance, root2, power = problem.noise_sd * problem.noise_sd, math.sqrt(2.0), 1.0 / truth.shape[0]
-    dim, size, count = theta.shape[0], leaf.shape[0], decay.shape[0]
-    half, side, regret = size - dim, count + 1, 0.0
+    blend, scale, bound, truth = problem.blend, problem.scale, problem.theta_bound, problem.truth
+    points, radii, uniforms, boundaries = draws.points, draws.radii, draws.uniforms, draws.boundaries
+    leaf, theta, covariance, widest = memory.leaf, memory.theta, memory.covariance, memory.widest
+    scores, clock = memory.scores, memory.clock
+    steps, root2, power = 1.0 / problem.grid, math.sqrt(2.0), 1.0 / truth.shape[0]
+    dim, half, regret, closed = theta.shape[0], leaf.shape[0] - theta.shape[0], 0.0, 0
     for t in range(points.shape[0]):
         # The environment: arms in the ball, their scores under the truth.
         best_score = -math.inf
@@ -119,132 +117,36 @@ def bare_loop(problem: Problem, draws: Draws, memory: Memory, arms: IntArray) ->
                 points[t, k, i] *= radius
                 score += points[t, k, i] * truth[i]
             best_score = max(best_score, score)
-        # The release, and the filter's gains.
-        for i in range(side):
-            gain[i] = total[i, 0]
-            for j in range(1, side):
-                gain[i] -= total[i, j] * weight[j - 1]
-        innovation, common = gain[0] + (variance + fluctuation), 0.0
-        for j in range(1, side):
-            innovation -= weight[j - 1] * gain[j]
-            common -= weight[j - 1] * gain[j]
-        for j in range(1, side):
-            gain[j] = decay[j - 1] * gain[j] + common + variance
-        for i in range(side):
-            gain[i] /= innovation
-        for i in range(side):
-            transition[i, 0] = (1.0 if i == 0 else 0.0) - gain[i]
-            for j in range(1, side):
-                value = gain[i] * weight[j - 1]
-                if i > 0:
-                    value -= weight[j - 1]
-                transition[i, j] = value + decay[j - 1] if i == j else value
-        for part in range(2):
-            error = total if part == 0 else privacy
-            for i in range(side):
-                for j in range(side):
-                    value = 0.0
-                    for k in range(side):
-                        value += transition[i, k] * error[k, j]
-                    work[i, j] = value
-            for i in range(side):
-                for j in range(i + 1):
-                    value = 0.0
-                    for k in range(side):
-                        value += work[i, k] * transition[j, k]
-                    error[i, j] = error[j, i] = value
-        for i in range(side):
-            for j in range(side):
-                value = variance * ((0.0 if i == 0 else 1.0) - gain[i]) * ((0.0 if j == 0 else 1.0) - gain[j])
-                privacy[i, j] += value
-                total[i, j] += value + fluctuation * gain[i] * gain[j]
-        for i in range(size):
-            step, expected = noise[t, i], 0.0
-            for j in range(count):
-                step -= weight[j] * true_buffers[j, i]
-                expected -= weight[j] * buffers[j, i]
-            released[i] += leaf[i] + step
-            surprise = (released[i] - last[i]) - h[i] - expected
-            last[i] = released[i]
-            h[i] += gain[0] * surprise
-            for j in range(count):
-                true_buffers[j, i] = decay[j] * true_buffers[j, i] + step
-                buffers[j, i] = decay[j] * buffers[j, i] + expected + gain[j + 1] * surprise
-            leaf[i] = 0.0
-        # The estimate, when the sums have grown by a percent.
+        if clock[0] == boundaries[closed]:
+            close_leaf(problem, memory, clock[0], draws.noise[closed], draws.deviations[closed])
+            solve(problem, memory)
+            closed += 1
         clock[0] += 1
-        if clock[0] >= clock[1]:
-            rounds = float(clock[0])
-            clock[1] = clock[0] + 1 + int(rounds / patience)
-            phi = dispersion * (rounds * max(total[0, 0] - privacy[0, 0], 0.0) / fluctuation)
-            squared, position = 0.0, 0
-            for i in range(dim):
-                squared += theta[i] * theta[i]
-            tau = rounds * rounds * privacy[0, 0] * (1.0 / scale**2 + 0.5 * squared)
-            tau = max(tau, 0.3 * prior * phi * phi)
-            for i in range(dim):
-                matrix[i, i] = h[position] * rounds
-                position += 1
-                for j in range(i + 1, dim):
-                    matrix[i, j] = matrix[j, i] = h[position] / root2 * rounds
-                    position += 1
-            for i in range(dim):
-                for j in range(dim):
-                    spread[i, j] = phi * matrix[i, j] + (tau if i == j else 0.0)
-                    value = 0.0
-                    for k in range(dim):
-                        value += matrix[i, k] * matrix[j, k]
-                    factor[i, j] = value + prior * spread[i, j]
-            for i in range(dim):
-                for j in range(i + 1):
-                    value = factor[i, j]
-                    for k in range(j):
-                        value -= factor[i, k] * factor[j, k]
-                    factor[i, j] = math.sqrt(value) if i == j else value / factor[j, j]
-            for column in range(dim):
-                for i in range(dim):
-                    value = 1.0 if i == column else 0.0
-                    for k in range(i):
-                        value -= factor[i, k] * inverse[k, column]
-                    inverse[i, column] = value / factor[i, i]
-                for i in range(dim - 1, -1, -1):
-                    value = inverse[i, column]
-                    for k in range(i + 1, dim):
-                        value -= factor[k, i] * inverse[k, column]
-                    inverse[i, column] = value / factor[i, i]
-            for i in range(dim):
-                factor[0, i] = 0.0
-                for j in range(dim):
-                    factor[0, i] += matrix[i, j] * (rounds * h[half + j] / scale)
-            squared = 0.0
-            for i in range(dim):
-                theta[i] = 0.0
-                for j in range(dim):
-                    theta[i] += inverse[i, j] * factor[0, j]
-                    value = 0.0
-                    for k in range(dim):
-                        value += spread[i, k] * inverse[j, k]
-                    covariance[i, j] = value
-                squared += theta[i] * theta[i]
-            length = math.sqrt(squared)
-            if length > bound:
-                for i in range(dim):
-                    theta[i] *= bound / length
-        # The choice, the reward, and the user's row.
-        arm, best, z = 0, -math.inf, 0.0
+        # The choice: the highest score first, then whatever a bonus could raise above it.
+        first = 0
         for k in range(points.shape[1]):
-            form, score = 0.0, 0.0
+            score = 0.0
+            for i in range(dim):
+                score += points[t, k, i] * theta[i]
+            scores[k] = score
+            if score > scores[first]:
+                first = k
+        arm, best, lowest = first, -math.inf, -math.inf
+        for candidate in range(-1, points.shape[1]):
+            k = first if candidate < 0 else candidate
+            if candidate == first or scores[k] < lowest:
+                continue
+            form = 0.0
             for i in range(dim):
                 value = 0.5 * covariance[i, i] * points[t, k, i]
                 for j in range(i + 1, dim):
                     value += covariance[i, j] * points[t, k, j]
                 form += value * points[t, k, i]
-                score += points[t, k, i] * theta[i]
-            index = score + math.sqrt(max(0.0, wide * wide * (2.0 * form)))
-            if index > best:
-                arm, best, z = k, index, score
-        arms[t], z = arm, min(max(z, -bound), bound)
-        score = 0.0
+            index = scores[k] + math.sqrt(max(0.0, 2.0 * form))
+            if index > best or (index == best and k < arm):
+                arm, best, lowest = k, index, index - widest[0]
+        # The reward, and the user's row.
+        arms[t], z, score = arm, min(max(scores[arm], -bound), bound), 0.0
         for i in range(dim):
             score += points[t, arm, i] * truth[i]
         expected = 1.0 / (1.0 + math.exp(-score))
@@ -257,13 +159,148 @@ def bare_loop(problem: Problem, draws: Draws, memory: Memory, arms: IntArray) ->
         response, position = scale * ((1.0 if uniforms[t] < expected else 0.0) - mean + row * z), 0
         for i in range(dim):
             x = points[t, arm, i]
-            leaf[half + i] += response * x
-            leaf[position] += row * x * x
+            leaf[half + i] += np.rint(response * x * steps)
+            leaf[position] += np.rint(row * x * x * steps)
             position += 1
             for j in range(i + 1, dim):
-                leaf[position] += root2 * row * x * points[t, arm, j]
+                leaf[position] += np.rint(root2 * row * x * points[t, arm, j] * steps)
                 position += 1
     return regret
+
+
+@compiled
+def close_leaf(problem: Problem, memory: Memory, weight: int, noise: IntArray, deviation: float) -> None:
+    """The release, what the filter makes of it, and of the axis that was played."""
+    theta, mean, expected, axes = memory.theta, memory.mean, memory.expected, memory.axes
+    rows = float(weight - memory.clock[1])
+    memory.clock[1] = weight
+    step, variance = weight * rows, deviation * deviation
+    for error, fluctuation in ((memory.total, weight * weight * rows * problem.fluctuation), (memory.privacy, 0.0)):
+        error[2] += step * (2.0 * error[1] + step * error[0]) + fluctuation
+        error[1] += step * error[0]
+    seen = memory.total[2] + variance
+    gain, gain_weighted = memory.total[1] / seen, memory.total[2] / seen
+    for error in (memory.total, memory.privacy):
+        before, cross, weighted, kept = error[0], error[1], error[2], 1.0 - gain_weighted
+        error[0] = before - gain * (2.0 * cross - gain * weighted) + gain * gain * variance
+        error[1] = kept * (cross - gain * weighted) + gain * gain_weighted * variance
+        error[2] = kept * kept * weighted + gain_weighted * gain_weighted * variance
+    for i in range(mean.shape[0]):
+        memory.weighted[i] += weight * int(memory.leaf[i])
+        memory.leaf[i] = 0.0
+        predicted = expected[i] + step * mean[i]
+        surprise = float(memory.weighted[i] + noise[i]) * problem.grid - predicted
+        mean[i] += gain * surprise
+        expected[i] = predicted + gain_weighted * surprise
+    squared, position = 0.0, 0
+    for i in range(theta.shape[0]):
+        squared += theta[i] * theta[i]
+    share = 1.0 / squared if squared > 0.0 else 0.0
+    for i in range(theta.shape[0]):
+        for j in range(i, theta.shape[0]):
+            axis = (share if i == j else math.sqrt(2.0) * share) * theta[i] * theta[j]
+            predicted = axes[1, position] + step * axes[2, position]
+            axes[0, position] += step * axis
+            surprise = axes[0, position] - predicted
+            axes[2, position] += gain * surprise
+            axes[1, position] = predicted + gain_weighted * surprise
+            position += 1
+
+
+@compiled
+def solve(problem: Problem, memory: Memory) -> None:
+    """H, shrunk and made positive; the estimate and its covariance."""
+    theta, covariance, score = memory.theta, memory.covariance, memory.score
+    h, spread, gram, inverse = memory.h, memory.spread, memory.gram, memory.inverse
+    dim, half, rows = theta.shape[0], memory.leaf.shape[0] - theta.shape[0], float(memory.clock[1])
+    variance = rows * rows * memory.privacy[0]
+    unevenness = rows * max(memory.total[0] - memory.privacy[0], 0.0) / problem.fluctuation
+    phi, position, level, middle = problem.dispersion * unevenness, 0, 0.0, 0.0
+    for i in range(dim):
+        score[i] = rows * memory.mean[half + i] / problem.scale
+        for j in range(i, dim):
+            root = 1.0 if i == j else math.sqrt(2.0)
+            h[i, j] = h[j, i] = rows * memory.mean[position] / root
+            spread[i, j] = spread[j, i] = memory.axes[2, position] / root
+            position += 1
+        level, middle = level + h[i, i], middle + spread[i, i]
+    level, middle = max(level / dim, 0.0), middle / dim
+    # Shrinkage to the identity and the axes that were played.
+    common, energy = 0.0, 0.0
+    for i in range(dim):
+        spread[i, i] -= middle
+        common += dot(h[i], spread[i])
+        energy += dot(spread[i], spread[i])
+    gap = 0.0 if energy <= 1e-9 or common <= 0.0 else common / energy
+    gap = gap * max(0.0, 1.0 - variance / (energy * gap * gap)) if gap > 0.0 else 0.0
+    energy = 0.0
+    for i in range(dim):
+        for j in range(dim):
+            rest = h[i, j] - gap * spread[i, j] - (level if i == j else 0.0)
+            energy += rest * rest
+    kept = max(0.0, 1.0 - variance * (0.5 * dim * (dim + 1) - 2.0) / energy) if energy > 0.0 else 1.0
+    for i in range(dim):
+        for j in range(dim):
+            h[i, j] = kept * h[i, j] + (1.0 - kept) * (gap * spread[i, j] + (level if i == j else 0.0))
+    if not cholesky(h, gram):  # the positive part
+        values, vectors = np.linalg.eigh(h)
+        h[:] = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    noise = variance * (1.0 / (problem.scale * problem.scale) + 0.5 * kept * kept * dot(theta, theta))
+    tau = max(noise, 0.3 * problem.prior * phi * phi)
+    for i in range(dim):
+        for j in range(dim):
+            spread[i, j] = phi * h[i, j] + (tau if i == j else 0.0)
+            gram[i, j] = dot(h[i], h[j]) + problem.prior * spread[i, j]
+    cholesky(gram, gram)
+    for column in range(dim):
+        for i in range(dim):
+            value = 1.0 if i == column else 0.0
+            for k in range(i):
+                value -= gram[i, k] * inverse[k, column]
+            inverse[i, column] = value / gram[i, i]
+        for i in range(dim - 1, -1, -1):
+            value = inverse[i, column]
+            for k in range(i + 1, dim):
+                value -= gram[k, i] * inverse[k, column]
+            inverse[i, column] = value / gram[i, i]
+    for i in range(dim):
+        gram[0, i] = dot(h[i], score)
+    squared, largest = problem.width * problem.width, 0.0
+    extra = problem.noise_width * problem.noise_width - squared
+    for i in range(dim):
+        theta[i], total = dot(inverse[i], gram[0]), 0.0
+        for j in range(dim):
+            covariance[i, j] = squared * dot(spread[i], inverse[j]) + extra * noise * inverse[i, j]
+            total += abs(covariance[i, j])
+        largest = max(largest, total)
+    memory.widest[0] = math.sqrt(largest) * (1.0 + 1e-9)
+    length = math.sqrt(dot(theta, theta))
+    if length > problem.theta_bound:
+        for i in range(dim):
+            theta[i] *= problem.theta_bound / length
+
+
+@compiled
+def dot(x: FloatArray, y: FloatArray) -> float:
+    """Inner product."""
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += x[i] * y[i]
+    return total
+
+
+@compiled
+def cholesky(matrix: FloatArray, factor: FloatArray) -> bool:
+    """Lower Cholesky factor; False when there is none."""
+    for i in range(matrix.shape[0]):
+        for j in range(i + 1):
+            value = matrix[i, j]
+            for k in range(j):
+                value -= factor[i, k] * factor[j, k]
+            if i == j and not value > 0.0:
+                return False
+            factor[i, j] = math.sqrt(value) if i == j else value / factor[j, j]
+    return True
 
 
 class Played(NamedTuple):
@@ -289,7 +326,8 @@ def play_policy(experiment: Experiment, world: np.random.Generator, seed: int) -
 def covers(experiment: Experiment) -> bool:
     """Whether the bare loop plays this experiment."""
     plain = experiment.link == "logistic" and experiment.contexts == "ball" and not experiment.options
-    return experiment.policy == "stream-glm" and plain
+    as_drawn = experiment.base_rate is None and experiment.rewards == NOW
+    return experiment.policy == "stream-glm" and plain and as_drawn
 
 
 def play_floor(experiment: Experiment, world: np.random.Generator, seed: int) -> Played:
@@ -298,67 +336,81 @@ def play_floor(experiment: Experiment, world: np.random.Generator, seed: int) ->
         raise InvalidInput("the bare loop is stream-glm's with the logistic link and contexts `ball` alone")
     policy: Any = experiment.make_policy(seed)
     setting = experiment.environment().setting
-    memory, arms, regret, start = _start(policy), np.empty(experiment.horizon, dtype=np.int64), 0.0, 0
+    memory, arms, regret, start = _start(policy, setting.arms), np.empty(experiment.horizon, dtype=np.int64), 0.0, 0
     started = time.process_time()
-    problem = _problem(policy, setting.draw_theta(world))
+    problem, boundaries = _problem(policy, setting.draw_theta(world)), _boundaries(experiment.horizon)
     for rounds in setting.block_sizes():
-        draws = _draws(policy, setting, world, rounds)
-        regret += bare_loop(problem, draws, memory, arms[start : start + rounds])
-        start += rounds
+        stop = start + rounds
+        first, last = np.searchsorted(boundaries, (start, stop))
+        draws = _draws(policy, setting, world, rounds, boundaries[first : last + 1])
+        regret += bare_loop(problem, draws, memory, arms[start:stop])
+        start = stop
     return Played(arms, regret, 1e6 * (time.process_time() - started) / experiment.horizon)
 
 
-def _draws(policy: Any, setting: Setting, world: np.random.Generator, rounds: int) -> Draws:
+def _boundaries(horizon: int) -> IntArray:
+    """n_1, n_2 and so on, up to the first that is not below the horizon."""
+    found = [1]
+    while found[-1] < horizon:
+        found.append(found[-1] + max(1, found[-1] // PACE))
+    return np.array(found)
+
+
+def _draws(policy: Any, setting: Setting, world: np.random.Generator, rounds: int, boundaries: IntArray) -> Draws:
+    weight, following = boundaries[:-1].astype(np.float64), boundaries[1:].astype(np.float64)
+    inverse = weight * following / np.sqrt((following - weight) * (following + weight))
+    grid = policy.state.stream.constants.grid
+    steps = np.ceil(policy.noise_scale / grid * inverse * (1.0 + 1e-12))
     return Draws(
         points=world.standard_normal((rounds, setting.arms, setting.dim)),
         radii=world.random((rounds, setting.arms)),
         uniforms=world.random(rounds),
-        noise=policy.randomness.ticks.gaussian(policy.noise_scale, (rounds, policy.noise_size)),
+        boundaries=boundaries,
+        deviations=steps * grid,
+        noise=np.rint(steps[:, None] * policy.randomness.ticks.gaussian(1.0, (steps.size, policy.noise_size))).astype(
+            np.int64
+        ),
     )
 
 
 def _problem(policy: Any, truth: FloatArray) -> Problem:
     """The policy's public constants, read from its state."""
-    state = policy.state
-    decay, weight = coefficients(state.stream.mechanism)
+    constants, stream = policy.state.constants, policy.state.stream
     return Problem(
-        blend=state.constants.blend,
-        scale=state.constants.scale,
-        theta_bound=state.constants.theta_bound,
-        dispersion=state.constants.dispersion,
-        prior=state.constants.prior,
-        width=state.constants.width,
-        patience=state.constants.patience,
-        noise_sd=policy.noise_scale,
-        fluctuation=state.filter.fluctuation,
-        decay=decay,
-        weight=weight,
+        blend=constants.blend,
+        scale=constants.scale,
+        theta_bound=constants.theta_bound,
+        dispersion=constants.dispersion,
+        prior=constants.prior,
+        width=constants.width,
+        noise_width=constants.noise_width,
+        grid=stream.constants.grid,
+        fluctuation=stream.mechanism.constants.fluctuation,
         truth=truth,
     )
 
 
-def _start(policy: Any) -> Memory:
+def _start(policy: Any, arms: int) -> Memory:
     state = policy.state
-    dim, size, count = state.theta.size, state.stream.leaf.size, coefficients(state.stream.mechanism)[0].size
-    side = count + 1
+    dim, size = state.theta.size, state.stream.leaf.size
+    h, spread, gram, inverse = (np.zeros((dim, dim)) for _ in range(4))
     return Memory(
         leaf=np.zeros(size),
-        released=np.zeros(size),
-        last=np.zeros(size),
+        weighted=np.zeros(size, dtype=np.int64),
         mean=np.zeros(size),
-        noise_buffers=np.zeros((count, size)),
-        filter_buffers=np.zeros((count, size)),
-        total=state.filter.total.copy(),
-        privacy=np.zeros((side, side)),
-        transition=np.zeros((side, side)),
-        product=np.zeros((side, side)),
-        gain=np.zeros(side),
+        expected=np.zeros(size),
+        axes=np.zeros((3, size - dim)),
+        total=state.stream.mechanism.total.copy(),
+        privacy=np.zeros(3),
         theta=np.zeros(dim),
         covariance=state.covariance.copy(),
-        matrix=np.zeros((dim, dim)),
-        spread=np.zeros((dim, dim)),
-        factor=np.zeros((dim, dim)),
-        inverse=np.zeros((dim, dim)),
+        widest=np.array([float(state.widest[()])]),
+        h=h,
+        spread=spread,
+        gram=gram,
+        inverse=inverse,
+        score=np.zeros(dim),
+        scores=np.zeros(arms),
         clock=np.zeros(2, dtype=np.int64),
     )
 

@@ -66,14 +66,18 @@ class Outcome:
 
 
 def all_cases() -> list[Case]:
-    """Every policy; then other links, mechanisms, noise on a grid and an unknown horizon, where there are such."""
+    """Every policy; then other links, a base rate, mechanisms, noise on a grid, unknown horizons, rewards by age."""
     cases = [Case(name) for name in POLICIES]
     for link in OTHER_LINKS:
         cases += [Case(name, {"link": link}) for name in POLICIES if link in policy_class(name).links]
+    cases += [Case(name, {"base_rate": 0.08}) for name in POLICIES]
     streams = ("stream-glm", "joint-glm", "joint-linucb")
-    cases += [Case(name, {"factorization": "tree"}) for name in streams]
+    cases += [Case(name, {"factorization": kind}) for kind in ("toeplitz", "tree") for name in streams]
     cases += [Case(name, {"noise": "exact"}) for name in (*streams, "local-glm")]
-    return cases + [Case(name, {"horizon": None}) for name in streams]
+    cases += [Case(name, {"noise": "exact", "factorization": "tree"}) for name in streams]
+    cases += [Case(name, {"horizon": None}) for name in streams]
+    cases += [Case(name, {"horizon": None, "factorization": "toeplitz", "first_epoch": 64}) for name in streams]
+    return cases + [Case(name, {"reward_age": 40}) for name in streams]
 
 
 class SeededGridNoise(ExactNoise):
@@ -85,7 +89,10 @@ class SeededGridNoise(ExactNoise):
 
     def gaussian(self, scale: float, shape: Shape) -> FloatArray:
         grid = self.grid or 1.0
-        return np.asarray(grid * np.rint(scale / grid * self._rng.standard_normal(shape)))
+        return grid * self.integers(scale / grid, shape)
+
+    def integers(self, parameter: float, shape: Shape) -> FloatArray:
+        return np.asarray(np.rint(parameter * self._rng.standard_normal(shape)))
 
 
 def make(case: Case, rounds: int) -> tacit.Policy:
@@ -148,7 +155,7 @@ def main() -> None:
         return
     for case in cases:
         difference = run(case, given.rounds).difference(run_interpreted([case], given.rounds)[0])
-        print(f"{case.name:40s} {'differs: ' + difference if difference else 'same'}", flush=True)
+        print(f"{case.name:64s} {'differs: ' + difference if difference else 'same'}", flush=True)
 
 
 if __name__ == "__main__":

@@ -188,13 +188,20 @@ def state_faults(policy: tacit.Policy, arrays: Arrays, record: Record) -> list[s
     if made < len(record.arms) and record.calls[made] in calls:
         faults.append("the state has a part of a batch of decisions")
     ticks = _ticks(arrays)
-    if ticks is not None and ticks != (len(calls) if policy.shares_ticks else made):
+    counts_users = not policy.shares_ticks or _DECISIONS in arrays
+    if ticks is not None and ticks != (made if counts_users else len(calls)):
         faults.append(f"the clock has {ticks} ticks after {len(calls)} calls for {made} users")
     return faults + _learning_faults(policy, arrays, record, rewarded, made)
 
 
+_DECISIONS = "state.stream.mechanism.decisions"
+"""The clock of geometric leaves."""
+
+
 def _ticks(arrays: Arrays) -> int | None:
-    """The state's own clock, where it has one: leaves of the stream, users of batches, decisions."""
+    """The state's own clock, where it has one: decisions or leaves of the stream, users of batches, decisions."""
+    if _DECISIONS in arrays:
+        return int(arrays[_DECISIONS])
     if "state.stream.closed" in arrays:
         return int(arrays["state.stream.closed"])
     if "state.batch.end" in arrays:  # shuffle-glm, shuffle-linucb
@@ -272,6 +279,8 @@ def storm(
     arguments: dict[str, Any] = {"dim": dim, "horizon": horizon, "theta_bound": 2.0, "seed": seed}
     if policy_class(name).guarantee != "none":
         arguments |= {"epsilon": epsilon, "delta": 1e-3}
+    if name in ("stream-glm", "joint-linucb") and math.isinf(epsilon):
+        arguments["factorization"] = "toeplitz"  # which shows plain sums where noise is off
     # Under the identity a row of stream-glm is (x x', s r x), wherever it was linearised.
     arguments["link"] = "identity" if name == "stream-glm" else "logistic"
     policy = tacit.make_policy(name, **arguments)
