@@ -14,6 +14,7 @@ import numpy as np
 
 import tacit
 from tacit.policies.steps import run, steps_of
+from tacit.privacy.continual import leaf_is_due
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
@@ -50,7 +51,9 @@ def _home(function: Any) -> str:
 
 def test_the_paths_of_a_decision_and_a_reward_are_as_drawn() -> None:
     policy = tacit.make_policy("stream-glm", dim=3, horizon=100, epsilon=1.0, delta=1e-6, seed=1)
-    policy.update(policy.select(np.eye(3)), 1.0)  # whatever happens once has happened
+    for _ in range(203):  # whatever happens once has happened, and the next decision is one between two leaves
+        policy.update(policy.select(np.eye(3)), 1.0)
+    assert not leaf_is_due(policy.state.stream)
     decisions: list[tacit.Decision] = []
     steps = steps_of(type(policy.state))
 
