@@ -22,7 +22,7 @@ from tacit.policies.decision import Decision
 from tacit.policies.policy import Policy
 from tacit.policies.publisher import Publisher
 from tacit.policies.shuffle import ShuffleGLM
-from tacit.privacy.continual import start_epoch
+from tacit.privacy.continual import leaf_is_due, start_epoch
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import FloatArray
@@ -143,6 +143,26 @@ def test_an_epoch_that_was_interrupted_is_charged_once_and_noised_as_charged(
     charged = {entry.cohort: entry.event.noise_sd for entry in policy.ledger.entries if entry.cohort}
     assert list(charged) == ["epoch 1", "epoch 2", "epoch 3"]
     assert policy.noise_scale == charged["epoch 3"]
+
+
+@pytest.mark.parametrize("name", ["stream-glm", "joint-glm", "joint-linucb"])
+def test_a_leaf_whose_tick_was_interrupted_gets_noise_of_its_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise was drawn, and the tick did not happen: the leaf is still due, and the next decision draws for it again."""
+    policy, contexts = make_private(name), rounds(1)[0][0]
+    for _ in range(260):
+        policy.update(policy.select(contexts), 1.0)
+    while not leaf_is_due(policy.state.stream):
+        policy.update(policy.select(contexts), 1.0)
+    closed = int(policy.state.stream.closed[()])
+    policy._bound = None
+    monkeypatch.setattr(Policy, "_steps", _failing(Policy._steps))
+    with pytest.raises(Interrupted):
+        policy.select(contexts)
+    assert int(policy.state.stream.closed[()]) == closed
+    policy.select(contexts)
+    assert int(policy.state.stream.closed[()]) == closed + 1
+    leaves: Any = policy.state.stream.mechanism
+    assert np.all(leaves.observed != leaves.weighted)
 
 
 def test_a_process_that_c_code_forked_is_refused() -> None:

@@ -81,5 +81,5 @@ def identity(dim: int) -> FloatArray:
 def round_to_grid(value: float, grid: float) -> float:
     """The nearest multiple of ``grid``, a power of two; the value itself when ``grid`` is 0, which stands for none."""
     if grid > 0.0:
-        return float(grid * np.rint(value / grid))
+        return float(grid * np.rint(value * (1.0 / grid)))  # exact, and a loop divides once
     return value

@@ -371,13 +371,15 @@ class Policy(Storable, ABC):
 
     def _draw(self, users: int, counted: int) -> tuple[FloatArray, FloatArray]:
         """Noise of the next tick, in a span that has begun, and coins of its users; it counts as so many decisions."""
-        if self._ticks_left <= 0:
+        begins = self._ticks_left <= 0
+        if begins:
             self._span = self._next_span()
             self._ticks_left = self._span.ticks
-            noise = self._noise(self._span, 1)
-        else:
-            noise = _NOTHING if self._span.rare else self._noise(self._span, 1)
-        self._ticks_left -= counted if self._span.rare else 1
+        span = self._span
+        noise = self._noise(span, 1) if begins or not span.rare else _NOTHING
+        self._ticks_left -= counted if span.rare else 1
+        if begins and span.rare and span.noise_size:
+            self._ticks_left = 0  # whatever interrupts this tick, the next one asks the state whether its leaf is due
         count = self.coin_count
         if count:
             return noise, self.randomness.coins.random((users, count))

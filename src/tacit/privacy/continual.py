@@ -17,6 +17,7 @@ from tacit._compile import as_entry, entry, inlined_kernel
 from tacit._validate import positive, positive_or_inf
 from tacit.errors import InvalidInput, TacitError
 from tacit.linalg.packing import SQRT2
+from tacit.linalg.vectors import round_to_grid
 from tacit.privacy.discrete_gaussian import MAX_PARAMETER
 from tacit.privacy.events import DiscreteGaussianRelease, PrivacyEvent
 from tacit.privacy.factorization import BufferedToeplitz, Factorization, Geometric, make_factorization
@@ -157,30 +158,22 @@ def drop_raw(stream: Stream) -> None:
 
 
 @inlined_kernel
-def _rounded(value: float, grid: float, steps: float) -> float:
-    """The nearest multiple of ``grid``, which is 1 / ``steps``; the value itself where there is no grid."""
-    return float(grid * np.rint(value * steps)) if grid > 0.0 else value
-
-
-@inlined_kernel
 def contribute_vector(stream: Stream, offset: int, factor: float, x: FloatArray) -> None:
     """Add ``factor * x`` to the open leaf, rounded to the grid that exact noise lives on."""
     leaf, grid = stream.leaf, stream.constants.grid
-    steps = 1.0 / grid if grid > 0.0 else 0.0  # of a power of two: exact
     for i in range(x.shape[0]):
-        leaf[offset + i] += _rounded(factor * x[i], grid, steps)
+        leaf[offset + i] += round_to_grid(factor * x[i], grid)
 
 
 @inlined_kernel
 def contribute_outer(stream: Stream, offset: int, weight: float, x: FloatArray) -> None:
     """The same for ``weight * x x'``, in the isometric packing of `tacit.linalg.packing`."""
     leaf, grid, position = stream.leaf, stream.constants.grid, offset
-    steps = 1.0 / grid if grid > 0.0 else 0.0
     for i in range(x.shape[0]):
-        leaf[position] += _rounded(weight * x[i] * x[i], grid, steps)
+        leaf[position] += round_to_grid(weight * x[i] * x[i], grid)
         position += 1
         for j in range(i + 1, x.shape[0]):
-            leaf[position] += _rounded(SQRT2 * weight * x[i] * x[j], grid, steps)
+            leaf[position] += round_to_grid(SQRT2 * weight * x[i] * x[j], grid)
             position += 1
 
 

@@ -28,8 +28,22 @@ from tacit.privacy.geometric import next_boundary
 from tacit.typing import FloatArray, IntArray
 
 
+class _WithoutBuffers:
+    """A factorization whose noise is fresh at each leaf."""
+
+    @property
+    def decay(self) -> FloatArray:
+        """Empty: there are no noise buffers."""
+        return np.zeros(0)
+
+    @property
+    def weight(self) -> FloatArray:
+        """Empty: there are no noise buffers."""
+        return np.zeros(0)
+
+
 @dataclass(frozen=True)
-class BinaryTree:
+class BinaryTree(_WithoutBuffers):
     """The paper's binary-tree mechanism (Dwork et al. 2010, Chan et al. 2011), as a complete tree.
 
     A leaf lies in one node of each of ``ceil(log2 T) + 1`` levels, so a column of C has at most that many
@@ -52,16 +66,6 @@ class BinaryTree:
     def column_norm(self) -> float:
         """Largest column norm of C: l2 sensitivity per unit of row bound."""
         return math.sqrt(self.levels)
-
-    @property
-    def decay(self) -> FloatArray:
-        """Empty: a tree has no noise buffers."""
-        return np.zeros(0)
-
-    @property
-    def weight(self) -> FloatArray:
-        """Empty: a tree has no noise buffers."""
-        return np.zeros(0)
 
     def prefix_variance(self, leaves: IntArray) -> FloatArray:
         """Squared row norms of B: the variance of these prefixes per unit of noise variance."""
@@ -113,7 +117,7 @@ class BufferedToeplitz:
 
 
 @dataclass(frozen=True)
-class Geometric:
+class Geometric(_WithoutBuffers):
     """Few leaves with integer weights and fresh noise (`tacit.privacy.geometric`): the same for every horizon.
 
     ``C`` has the entries ``b_k A_j``, whose columns have norm at most 1.  What is made of ``C x + z`` is the mean row,
@@ -128,16 +132,6 @@ class Geometric:
 
     def __post_init__(self) -> None:
         integer_at_least("horizon", self.horizon, 1)
-
-    @property
-    def decay(self) -> FloatArray:
-        """Empty: there are no noise buffers."""
-        return np.zeros(0)
-
-    @property
-    def weight(self) -> FloatArray:
-        """Empty: there are no noise buffers."""
-        return np.zeros(0)
 
     @cached_property
     def boundaries(self) -> IntArray:
