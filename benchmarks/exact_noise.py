@@ -12,7 +12,8 @@ from contextlib import ExitStack
 from unittest.mock import patch
 
 from tacit._compile import compile_now
-from tacit.audit.exclusions import KINDS, Exclusions, PullBeforeSum, count_exclusions
+from tacit.audit.exclusions import KINDS, Exclusions, count_exclusions
+from tacit.audit.wrong_order import PullBeforeSum
 
 
 def main() -> int:

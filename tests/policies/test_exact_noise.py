@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tacit.audit import exclusions
-from tacit.audit.exclusions import KINDS, PullBeforeSum, count_exclusions
+from tacit.audit.exclusions import KINDS, count_exclusions
+from tacit.audit.wrong_order import PullBeforeSum
 from tacit.errors import InvalidInput
 from tacit.policies.baselines.local_glm import LocalConstants, LocalGLM
 from tacit.policies.publisher import Publisher

@@ -27,10 +27,6 @@ import numpy as np
 from tacit._validate import integer_at_least
 from tacit.audit.cases import audited_policy
 from tacit.errors import InvalidInput
-from tacit.estimation import descent, newton
-from tacit.estimation.plan import Problem, gradient_sum
-from tacit.glm.rows import Selection
-from tacit.linalg.solve import solve_cholesky
 from tacit.policies.joint import JointGLM
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.publisher import DIRECT, Publisher
@@ -365,42 +361,3 @@ def _on_grid(vector: FloatArray) -> bool:
     grid = ExactNoise().grid or 0.0
     steps = vector / grid  # a power of two: exact
     return bool(np.all((steps == np.rint(steps)) & (np.abs(steps) < 2.0**53)))
-
-
-# The fault that this is about
-
-
-class PullBeforeSum:
-    """The fault of 0.1.0's Newton step, g + (n + pull) in place of (g + n) + pull, to see that it is found.
-
-    ``changes`` says what to put in place of what: module, attribute, value.  Descent had the right order, and gets the
-    wrong one here too.
-    """
-
-    def __init__(self) -> None:
-        self._exact = np.zeros(0)
-
-    def changes(self) -> tuple[tuple[Any, str, Any], ...]:
-        """What to change."""
-        sums = tuple((module, "gradient_sum", self._gradient_sum) for module in (newton, descent))
-        return *sums, (newton, "newton_step", self._newton_step), (descent, "descent_step", self._descent_step)
-
-    def _gradient_sum(self, problem: Problem, rows: Selection, theta: FloatArray, grid: float) -> FloatArray:
-        self._exact = gradient_sum(problem, rows, theta, grid)
-        return self._exact
-
-    def _direction(self, released: FloatArray, pull: FloatArray) -> FloatArray:
-        noise = released - self._exact  # without rounding: both are on the grid
-        return np.asarray(self._exact + (noise + pull))
-
-    def _newton_step(
-        self, released: FloatArray, ridge: float, center: FloatArray, factor: FloatArray, point: FloatArray
-    ) -> None:
-        direction = self._direction(released, ridge * (point - center))
-        solve_cholesky(factor, direction, direction)
-        point -= direction
-
-    def _descent_step(
-        self, released: FloatArray, ridge: float, center: FloatArray, rate: float, point: FloatArray
-    ) -> None:
-        point -= rate * self._direction(released, ridge * (point - center))

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from tacit.audit import faults, faulty_steps
 from tacit.audit.checks import CHECKS
-from tacit.audit.exclusions import PullBeforeSum
 from tacit.audit.faults import Change
+from tacit.audit.wrong_order import PullBeforeSum
 from tacit.policies import persistence
 from tacit.policies.baselines.joint_linucb import JointLinState
 from tacit.policies.decision import Pending
