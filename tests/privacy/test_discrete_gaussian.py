@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
 
 import numpy as np
 import opendp.prelude as dp
@@ -11,7 +12,24 @@ import pytest
 from scipy import stats
 
 from tacit.errors import InvalidInput
-from tacit.privacy.discrete_gaussian import _CUT, MAX_PARAMETER, _fill, _uniform, discrete_gaussian
+from tacit.privacy.discrete_gaussian import (
+    _OFF,
+    CUT,
+    MAX_PARAMETER,
+    REJECTED,
+    UNDECIDED,
+    Words,
+    _decided,
+    _fill,
+    _fixed_exp,
+    _kept,
+    _offset,
+    _offset_bits,
+    _Reader,
+    _tables,
+    _trial,
+    discrete_gaussian,
+)
 from tacit.typing import FloatArray, IntArray
 
 
@@ -84,40 +102,124 @@ def test_samples_are_a_function_of_the_words_however_these_come() -> None:
         np.testing.assert_array_equal(discrete_gaussian(1_000, 1_000, entropy(most)), whole)
 
 
-def test_uniform_integers_are_equally_likely() -> None:
-    """Every word is as likely as any other, and as many of them lead to each integer."""
-    for below in (1, 2, 3, 6, 7, 100):
-        counts = [0] * below
+def hard_words(stratum: int, further: list[int]) -> Words:
+    """A trial of s = 8, whose j takes no word: 31 bits that are those of a threshold, then these."""
+    drawn = int(_tables().thresholds[stratum])
+    return np.array([drawn >> 16 << 1, drawn & 0xFFFF, *further], dtype=np.uint16)
+
+
+@pytest.mark.parametrize("stratum", [0, 1, 7, 20, 49])
+def test_a_stratum_that_the_tables_leave_open_is_told_by_further_bits(stratum: int) -> None:
+    tables, cut = _tables(), math.floor(cumulative(stratum) * 2**47) & 0xFFFF
+    for word, wanted in ((0, stratum), (cut - 1, stratum), (cut + 1, stratum + 1), (0xFFFF, stratum + 1)):
+        words = hard_words(stratum, [word, 0, 0, 0])
+        assert _trial(8, 0, tables, words, 0)[1] == UNDECIDED
+        assert _decided(8, tables, words, 0) == (wanted, 4)  # s / 8 = 1: the stratum is the sample
+    words = hard_words(stratum, [cut, 0, 0, 0, 0])
+    assert _decided(8, tables, words, 0) == (stratum, 5)
+    assert _decided(8, tables, words[:4], 0) == (0, CUT)
+
+
+def test_strata_without_a_table_are_reached_too() -> None:
+    """All bits are 1 for long: a stratum far out, whose samples nobody will ever see."""
+    words = np.array([0xFFFE, *([0xFFFF] * 8), *([0] * 30)], dtype=np.uint16)
+    value, following = _decided(8, _tables(), words, 0)
+    assert 105 < value < 115  # exp(-value^2 / 128) is about 2^-143
+    assert 9 < following < 15
+
+
+@pytest.mark.parametrize(("s", "stratum", "d"), [(80, 3, 72), (8 * 10**9 + 8, 20, 5 * 10**9), (MAX_PARAMETER, 49, 8)])
+def test_a_sample_that_fixed_point_leaves_open_is_kept_by_further_bits(s: int, stratum: int, d: int) -> None:
+    tables = _tables()
+    chance = Decimal(-d * (2 * stratum * s + d)) / (128 * s * s)
+    bits = int(chance.exp() * 2**64)
+    front = [bits >> shift & 0xFFFF for shift in (48, 32)]
+    last = bits >> 16 & 0xFFFF
+    assert _kept(s, tables, stratum, d, np.array(front, dtype=np.uint16), 0) == (UNDECIDED, 2)
+    for word, wanted in ((0, True), (last - 1, True), (last + 1, False), (0xFFFF, False)):
+        reader = _Reader(np.array([*front, word], dtype=np.uint16), 0)
+        assert reader.keeps(s, tables, stratum, d) == wanted
+        assert reader.position == 3
+
+
+def test_samples_with_open_trials_are_the_same_however_their_words_come() -> None:
+    tail = np.frombuffer(seeded(4)(2_000), dtype=np.uint16)
+    words = np.concatenate([hard_words(3, [5, 5, 5]), hard_words(0, [0xFFFF, 7]), tail])
+
+    def entropy(most: int) -> Callable[[int], bytes]:
+        left = words.tobytes()
+
+        def some(size: int) -> bytes:
+            nonlocal left
+            taken, left = left[: min(size, 2 * most)], left[min(size, 2 * most) :]
+            return taken
+
+        return some
+
+    whole = discrete_gaussian(8, 50, entropy(10_000))
+    assert whole[:2].tolist() == [3, 1]
+    for most in (1, 4, 17):
+        np.testing.assert_array_equal(discrete_gaussian(8, 50, entropy(most)), whole)
+
+
+def cumulative(stratum: int) -> Decimal:
+    """The probability of a stratum up to this one."""
+    terms = [(Decimal(-i * i) / 128).exp() for i in range(200)]
+    return sum(terms[: stratum + 1], Decimal(0)) / sum(terms, Decimal(0))
+
+
+def test_tables_are_what_they_are_said_to_be() -> None:
+    tables = _tables()
+    expected = [math.floor(cumulative(i) * 2**31) for i in range(tables.thresholds.size)]
+    assert tables.thresholds.tolist() == expected
+    assert expected[-1] == 2**31 - 1 > expected[-2]
+    assert tables.thresholds.size <= 51  # `_fixed_exp` rests on strata up to 50
+    sure = [math.floor((Decimal(-2 * i - 1) / 128).exp() * 2**16) for i in range(tables.sure.size)]
+    assert tables.sure.tolist() == sure
+    for bits in range(1 << 15):  # whatever follows these bits, the stratum is the same, or open
+        first, last = (int(np.searchsorted(expected, drawn)) for drawn in (bits << 16, (bits << 16) + 0xFFFF))
+        is_open = any(threshold >> 16 == bits for threshold in expected)
+        assert tables.strata[bits] == (255 if is_open else first)
+        assert is_open or first == last
+
+
+def test_fixed_point_exponentials_are_within_what_is_proven() -> None:
+    rng, largest = np.random.default_rng(8), 0.0
+    for s in (1, 2, 9, 1_000, 2**31 - 1, 2**31, 2**31 + 1, 3 * 2**33 + 5, MAX_PARAMETER - 1, MAX_PARAMETER):
+        distances = {0, s // 2, s - 1, *(int(d) for d in rng.integers(s, size=30))}
+        for stratum in (0, 1, 25, 50):
+            for d in distances:
+                exact = (Decimal(-d * (2 * stratum * s + d)) / (128 * s * s)).exp() * 2**30
+                largest = max(largest, abs(float(_fixed_exp(s, stratum, d) - exact)))
+    assert 0.5 < largest < 7.0 < _OFF
+
+
+def test_offsets_are_equally_likely() -> None:
+    """Every word is as likely as any other, and as many of them lead to each offset."""
+    for s in (1, 8, 9, 17, 800, 801):
+        bits, offsets = _offset_bits(s), -(-s // 8)
+        counts = [0] * offsets
         for word in range(1 << 16):
-            drawn, position = _uniform(below, np.array([word], dtype=np.uint16), 0)
-            assert (drawn == _CUT) == (position == _CUT)
-            if drawn != _CUT:
+            drawn, position = _offset(s, bits, np.array([word], dtype=np.uint16), 0)
+            assert position == (offsets > 1)
+            if drawn != REJECTED:
                 counts[drawn] += 1
-        assert counts == [(1 << 16) >> (below - 1).bit_length()] * below
-
-
-@pytest.mark.parametrize("below", [(1 << 16) + 1, 3 << 30, (5 << 40) + 7, 1 << 62])
-def test_large_uniform_integers(below: int) -> None:
-    """Of as many words as they need, the first one in front; what is not below the bound is passed over."""
-    words = np.frombuffer(seeded(9)(2 * 400_000), dtype=np.uint16)
-    found, position = [], 0
-    while True:
-        drawn, position = _uniform(below, words, position)
-        if position == _CUT:
-            break
-        found.append(drawn)
-    assert stats.kstest(np.array(found) / below, "uniform").pvalue > 1e-4
-    chunks = -(-(below - 1).bit_length() // 16)
-    whole = int.from_bytes(words[:chunks].astype(">u2").tobytes(), "big") & ((1 << (below - 1).bit_length()) - 1)
-    assert found[0] == whole or whole >= below
+        assert counts == [(1 << 16) >> bits] * offsets
+    words = np.array([3, 0xFFFF, 0x1234], dtype=np.uint16)
+    assert _offset(1 << 45, 42, words, 0) == (3 << 32 | 0xFFFF << 16 | 0x1234, 3)
 
 
 def test_both_forms_give_the_same_samples() -> None:
-    words = np.frombuffer(seeded(2)(2 * 4_000), dtype=np.uint16)
-    compiled, plain = np.zeros(100, dtype=np.int64), np.zeros(100, dtype=np.int64)
-    assert _fill(77, words, compiled, 0) == _fill.function(77, words, plain, 0)
-    np.testing.assert_array_equal(compiled, plain)
-    assert _fill(77, words[:5], compiled, 0) == _fill.function(77, words[:5], plain, 0) == (0, 0)
+    words, tables = np.frombuffer(seeded(2)(2 * 4_000), dtype=np.uint16), _tables()
+    for s in (77, 2**35 + 1):
+        compiled, plain = np.zeros(1_000, dtype=np.int64), np.zeros(1_000, dtype=np.int64)
+        assert _fill(s, tables, words, compiled, 0, 0) == _fill.function(s, tables, words, plain, 0, 0)
+        np.testing.assert_array_equal(compiled, plain)
+        assert _fill(s, tables, words[:3], compiled, 0, 0) == _fill.function(s, tables, words[:3], plain, 0, 0)
+        assert _fill(s, tables, words[:3], compiled, 0, 0) == (0, 0, CUT)
+    open_trial = hard_words(2, [0] * 10)
+    assert _fill(8, tables, open_trial, compiled, 0, 0) == _fill.function(8, tables, open_trial, plain, 0, 0)
+    assert _fill(8, tables, open_trial, compiled, 0, 0) == (0, 0, UNDECIDED)
 
 
 def test_parameters_that_cannot_be_are_refused() -> None:

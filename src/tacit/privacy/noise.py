@@ -142,7 +142,7 @@ class ExactNoise(NoiseSource):
             raise InvalidInput(f"the scale of exact noise must be at most 2^46 steps of its grid, got {steps:g}")
         empty: FloatArray = np.zeros(shape)
         if steps > 0:
-            empty.flat[:] = discrete_gaussian(steps, empty.size)
+            empty.reshape(-1)[:] = discrete_gaussian(steps, empty.size)
         return empty
 
     def generator(self) -> np.random.Generator:
