@@ -17,8 +17,8 @@ NUMPY |= {"hypot"}
 """The C library's function in both forms, where ``math.hypot`` of Python is an algorithm of its own."""
 NUMPY |= {"int64", "uint64", "intp", "bool_", "ndarray", "dtype", "inf"}
 """Types and constants."""
-METHODS = {"copy"}
-"""Of arrays: sums and products would be those of numpy, which adds in pairs, or of BLAS."""
+METHODS = {"copy", "reshape"}
+"""Of arrays, without arithmetic: sums and products would be those of numpy, which adds in pairs, or of BLAS."""
 
 
 def kernels(tree: ast.Module) -> Iterator[ast.FunctionDef]:

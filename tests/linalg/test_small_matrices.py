@@ -1,4 +1,4 @@
-"""Packing, Cholesky solves and Jacobi eigenvalues against NumPy."""
+"""Packing, Cholesky solves and eigenvalues against NumPy."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.linalg import solve, vectors
-from tacit.linalg.eigen import symmetric_eigen
+from tacit.linalg.eigen import make_positive, symmetric_eigen
 from tacit.linalg.packing import add_packed_outer, packed, packed_size, unpacked
+from tacit.linalg.tridiagonal import eigen_lines
 from tacit.typing import FloatArray
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -60,7 +61,10 @@ def test_cholesky_and_solves(seed: int, dim: int) -> None:
     solve.invert_cholesky(factor, inverse)
     np.testing.assert_allclose(inverse @ matrix, np.eye(dim), atol=1e-7)
     assert solve.quadratic_form(matrix, rhs) == pytest.approx(float(rhs @ matrix @ rhs))
+    np.testing.assert_array_equal(inverse, inverse.T)
     assert solve.dot(rhs, out) == pytest.approx(float(rhs @ out))
+    assert solve.cholesky(matrix, matrix)
+    np.testing.assert_array_equal(matrix, factor)
 
 
 def test_cholesky_refuses_what_is_not_definite() -> None:
@@ -106,6 +110,74 @@ def test_jacobi_at_larger_dimension_and_on_zeros(dim: int) -> None:
     np.testing.assert_allclose((basis * values) @ basis.T, matrix, atol=1e-9)
     symmetric_eigen(np.zeros((dim, dim)), values, basis)
     assert not np.any(values)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, st.integers(1, 13), st.sampled_from([1e-120, 1.0, 1e120]))
+def test_three_diagonals_agree_with_lapack(seed: int, dim: int, scale: float) -> None:
+    matrix, values, lines = scale * _symmetric(seed, dim), np.empty(dim), np.empty((dim, dim))
+    eigen_lines(matrix.copy(), values, lines)
+    largest = float(np.abs(matrix).max())
+    np.testing.assert_allclose(np.sort(values), np.linalg.eigvalsh(matrix), atol=1e-13 * dim * largest)
+    np.testing.assert_allclose(lines @ lines.T, np.eye(dim), atol=1e-12)
+    np.testing.assert_allclose((lines.T * values) @ lines, matrix, atol=1e-13 * dim * largest)
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [np.zeros((4, 4)), np.eye(5), np.ones((6, 6)), np.diag([3.0, 0.0, -2.0, 0.0]), np.fliplr(np.eye(7)), -np.eye(1)],
+)
+def test_three_diagonals_of_matrices_with_equal_eigenvalues(matrix: FloatArray) -> None:
+    dim = len(matrix)
+    values, lines = np.empty(dim), np.empty((dim, dim))
+    eigen_lines(np.array(matrix, order="C"), values, lines)
+    np.testing.assert_allclose(lines @ lines.T, np.eye(dim), atol=1e-13)
+    np.testing.assert_allclose((lines.T * values) @ lines, matrix, atol=1e-13)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, st.integers(1, 13), st.floats(-3.0, 3.0))
+def test_the_positive_part_has_no_negative_eigenvalue_and_all_others(seed: int, dim: int, shift: float) -> None:
+    matrix = _symmetric(seed, dim) + shift * np.eye(dim)
+    values, basis = np.linalg.eigh(matrix)
+    room = [np.empty((dim, dim)) for _ in range(3)]
+    make_positive(matrix, *room)
+    expected = (basis * np.maximum(values, 0.0)) @ basis.T
+    np.testing.assert_allclose(matrix, expected, atol=1e-12 * dim * float(np.abs(values).max()))
+    np.testing.assert_array_equal(matrix, matrix.T)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, DIMS, st.integers(1, 9))
+def test_several_sums_at_a_time_are_those_of_one_at_a_time(seed: int, dim: int, count: int) -> None:
+    rng = np.random.default_rng(seed)
+    lines, x = rng.normal(size=(count, dim)), rng.normal(size=dim)
+    dots, squares = [solve.dot(line, x) for line in lines], [solve.dot(line, line) for line in lines]
+    padded = [min(k, count - 1) for k in range(count + 4)]
+    for start in range(count):
+        assert solve.four_dots(lines, start, x) == tuple(dots[k] for k in padded[start : start + 4])
+        assert solve.four_squares(lines, start) == tuple(squares[k] for k in padded[start : start + 4])
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, DIMS)
+def test_products_and_forms_add_up_in_the_order_of_their_entries(seed: int, dim: int) -> None:
+    first, second = np.random.default_rng(seed).normal(size=(2, dim, dim))
+    product, square, x = np.empty((dim, dim)), np.empty((dim, dim)), first[0]
+    vectors.multiply_matrices(first, second, product)
+    columns = [np.ascontiguousarray(column) for column in second.T]
+    np.testing.assert_array_equal(product, [[solve.dot(line, column) for column in columns] for line in first])
+    matrix = _symmetric(seed, dim)
+    vectors.multiply_to_symmetric(matrix, matrix, square)
+    vectors.multiply_matrices(matrix, matrix, product)
+    np.testing.assert_array_equal(square, product)
+    total = 0.0
+    for i in range(dim):
+        row = 0.5 * matrix[i, i] * x[i]
+        for j in range(i + 1, dim):
+            row += matrix[i, j] * x[j]
+        total += row * x[i]
+    assert solve.quadratic_form(matrix, x) == 2.0 * total
 
 
 def test_vector_helpers() -> None:

@@ -12,7 +12,8 @@ import numpy as np
 
 from tacit._compile import inlined_kernel, kernel
 from tacit.linalg.solve import cholesky
-from tacit.linalg.vectors import copy_into
+from tacit.linalg.tridiagonal import eigen_lines
+from tacit.linalg.vectors import add_line, copy_into, fill, scale_line
 from tacit.typing import FloatArray
 
 _SWEEPS = 60
@@ -67,19 +68,32 @@ def _rotate(matrix: FloatArray, vectors: FloatArray, p: int, q: int) -> None:
 
 
 @kernel
-def make_positive(matrix: FloatArray, factor: FloatArray, vectors: FloatArray, work: FloatArray) -> None:
-    """Set negative eigenvalues of a symmetric matrix to 0, in place; the other arguments are room of the same shape."""
+def make_positive(matrix: FloatArray, factor: FloatArray, lines: FloatArray, work: FloatArray) -> None:
+    """Set negative eigenvalues of a symmetric matrix to 0, in place; the other arguments are room of the same shape.
+
+    Either part will do, and the one of fewer eigenvalues is taken: negative ones are added with the other sign, or the
+    matrix is made of positive ones.
+    """
     if cholesky(matrix, factor):
         return
     dim, values = matrix.shape[0], work[0]
     for i in range(dim):
         copy_into(matrix[i], factor[i])
-    symmetric_eigen(factor, values, vectors)
-    for i in range(dim):
-        for j in range(i + 1):
-            total = 0.0
-            for k in range(dim):
-                if values[k] > 0.0:
-                    total += values[k] * vectors[i, k] * vectors[j, k]
-            matrix[i, j] = total
-            matrix[j, i] = total
+    eigen_lines(factor, values, lines)
+    negative = 0
+    for k in range(dim):
+        negative += 1 if values[k] <= 0.0 else 0
+    keeps = 2 * negative < dim
+    if not keeps:
+        fill(matrix, 0.0)
+    for k in range(dim):
+        if (values[k] <= 0.0) == keeps:
+            _add_outer(math.sqrt(abs(values[k])), lines[k], matrix)
+
+
+@kernel
+def _add_outer(scale: float, line: FloatArray, matrix: FloatArray) -> None:
+    """Add ``(scale line)(scale line)'``, symmetric to the bit; ``line`` is scaled."""
+    scale_line(scale, line)
+    for i in range(line.shape[0]):
+        add_line(line[i], line, matrix[i])

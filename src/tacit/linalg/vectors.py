@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from tacit._compile import allocating_kernel, kernel
+from tacit._compile import allocating_kernel, inlined_kernel, kernel
 from tacit.typing import FloatArray
 
 
@@ -19,6 +19,20 @@ def copy_into(source: FloatArray, target: FloatArray) -> None:
     """Overwrite ``target`` by ``source``."""
     for i in range(source.shape[0]):
         target[i] = source[i]
+
+
+@kernel
+def scale_line(factor: float, line: FloatArray) -> None:
+    """Multiply ``line`` by ``factor``."""
+    for j in range(line.shape[0]):
+        line[j] *= factor
+
+
+@kernel
+def add_line(factor: float, line: FloatArray, out: FloatArray) -> None:
+    """Add ``factor * line`` to ``out``."""
+    for j in range(out.shape[0]):
+        out[j] += factor * line[j]
 
 
 @kernel
@@ -49,14 +63,41 @@ def multiply(matrix: FloatArray, x: FloatArray, out: FloatArray) -> None:
 
 @kernel
 def multiply_matrices(first: FloatArray, second: FloatArray, out: FloatArray) -> None:
-    """``first @ second`` into ``out``, which may be neither: line by line, several numbers at a time."""
+    """``first @ second`` into ``out``, which may be neither."""
     for i in range(first.shape[0]):
-        for j in range(second.shape[1]):
-            out[i, j] = 0.0
-        for k in range(first.shape[1]):
-            factor = first[i, k]
-            for j in range(second.shape[1]):
-                out[i, j] += factor * second[k, j]
+        _combine_lines(first[i], second, out[i])
+
+
+@kernel
+def multiply_to_symmetric(first: FloatArray, second: FloatArray, out: FloatArray) -> None:
+    """The same for matrices whose product is symmetric: the lower half of it, and its mirror image."""
+    for i in range(first.shape[0]):
+        _combine_lines(first[i], second, out[i, : i + 1])
+        for j in range(i):
+            out[j, i] = out[i, j]
+
+
+@kernel
+def _combine_lines(factors: FloatArray, lines: FloatArray, out: FloatArray) -> None:
+    """``factors @ lines``, as far as ``out`` goes: several numbers at a time, four lines for each pass over ``out``."""
+    k = 0
+    for j in range(out.shape[0]):
+        out[j] = 0.0
+    while k + 4 <= lines.shape[0]:
+        _add_four_lines(factors[k : k + 4], lines[k : k + 4], out)
+        k += 4
+    for rest in range(k, lines.shape[0]):
+        add_line(factors[rest], lines[rest], out)
+
+
+@inlined_kernel
+def _add_four_lines(factors: FloatArray, lines: FloatArray, out: FloatArray) -> None:
+    """`add_line` four times, one after the other."""
+    for j in range(out.shape[0]):
+        total = out[j] + factors[0] * lines[0, j]
+        total += factors[1] * lines[1, j]
+        total += factors[2] * lines[2, j]
+        out[j] = total + factors[3] * lines[3, j]
 
 
 @kernel
@@ -83,3 +124,10 @@ def round_to_grid(value: float, grid: float) -> float:
     if grid > 0.0:
         return float(grid * np.rint(value * (1.0 / grid)))  # exact, and a loop divides once
     return value
+
+
+@kernel
+def add_rounded_line(factor: float, line: FloatArray, grid: float, out: FloatArray) -> None:
+    """Add ``factor * line``, each number of it rounded by `round_to_grid`."""
+    for j in range(out.shape[0]):
+        out[j] += round_to_grid(factor * line[j], grid)
