@@ -1,0 +1,142 @@
+"""Which coordinates of a row can be nonzero together: the structure that releases, filters and solves rest on.
+
+Two values of one category never occur in the same row, so that the product of their coordinates is 0 for everybody.
+Such an entry of x x' need not be released, carries no noise and costs no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit._validate import integer_at_least
+from tacit.errors import InvalidInput
+from tacit.typing import IntArray
+
+ABSENT = -1
+"""Of a coordinate that is not about a field: it goes with each of its values."""
+
+
+@dataclass(frozen=True, eq=False)
+class Support:
+    """The pairs of coordinates that can be nonzero in one row, and the blocks that they form.
+
+    A coordinate can demand certain values of certain fields (``device=ios x topic=news`` demands two).  Two coordinates
+    exclude each other if and only if they demand different values of one field.
+    """
+
+    starts: IntArray
+    """Block c has the coordinates ``starts[c]`` up to ``starts[c + 1]``: no row reaches into two blocks."""
+    width: int
+    """The most coordinates that one row can have nonzero."""
+    kinds: IntArray
+    """For each coordinate the line of ``demands`` that is its own."""
+    demands: IntArray
+    """One line for each kind of coordinate, one column for each field: the value that is demanded, or `ABSENT`."""
+
+    @classmethod
+    def of_blocks(cls, sizes: Sequence[int]) -> Support:
+        """Blocks of these sizes, of which a row has one: arms that share nothing."""
+        checked = [integer_at_least("the size of a block", size, 1) for size in sizes]
+        if not checked:
+            raise InvalidInput("sizes must have at least one block, got none")
+        return supported(np.repeat(np.arange(len(checked)), checked)[:, np.newaxis], max(checked))[0]
+
+    @classmethod
+    def dense_of(cls, dim: int) -> Support:
+        """All pairs of ``dim`` coordinates: nothing is known of the rows."""
+        return cls.of_blocks([dim])
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        return self.kinds.size
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks."""
+        return self.starts.size - 1
+
+    @cached_property
+    def size(self) -> int:
+        """Number of pairs, the diagonal included: the entries of x x' that are released."""
+        counts = np.bincount(self.kinds)
+        ordered = sum(int(counts[kind] * counts[together].sum()) for kind, together in self._together())
+        return (ordered + self.dim) // 2
+
+    @property
+    def dense(self) -> bool:
+        """Whether every pair can occur."""
+        return self.size == self.dim * (self.dim + 1) // 2
+
+    @cached_property
+    def pairs(self) -> IntArray:
+        """All pairs i <= j that can be nonzero together, shape (E, 2): by block, then by i, then by j."""
+        allowed = dict(self._together())
+        blocks = zip(self.starts[:-1], self.starts[1:], strict=True)
+        return np.concatenate([part for first, end in blocks for part in self._pairs_within(first, end, allowed)])
+
+    def _pairs_within(self, first: int, end: int, allowed: dict[int, npt.NDArray[np.bool_]]) -> Iterator[IntArray]:
+        """For each coordinate of a block those from it on that go with it."""
+        kinds = self.kinds[first:end]
+        for i in range(end - first):
+            others = np.flatnonzero(allowed[int(kinds[i])][kinds[i:]]) + first + i
+            yield np.column_stack([np.full(others.size, first + i), others])
+
+    def _together(self) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:
+        """For each kind, which kinds it can occur with."""
+        for kind in range(self.demands.shape[0]):
+            yield kind, _compatible(self.demands[kind], self.demands)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both say the same of every pair."""
+        if not isinstance(other, Support):
+            return NotImplemented
+        same = self.width == other.width and np.array_equal(self.starts, other.starts) and self.size == other.size
+        return same and np.array_equal(self.pairs, other.pairs)
+
+    def __hash__(self) -> int:
+        return hash((self.width, self.starts.tobytes()))
+
+
+def supported(demands: IntArray, width: int) -> tuple[Support, IntArray]:
+    """The support of coordinates with these demands, and the order that makes its blocks ranges.
+
+    Line i of ``demands`` belongs to coordinate i; ``order`` lists the coordinates block by block, and by number within.
+    """
+    distinct, kinds = np.unique(demands, axis=0, return_inverse=True)
+    kinds = kinds.reshape(-1)
+    labels = _components(distinct)[kinds]
+    _, first, numbered = np.unique(labels, return_index=True, return_inverse=True)
+    ranks = np.empty(first.size, dtype=np.int64)
+    ranks[np.argsort(first)] = np.arange(first.size)
+    blocks = ranks[numbered.reshape(-1)]
+    order = np.argsort(blocks, kind="stable").astype(np.int64)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(blocks))]).astype(np.int64)
+    return Support(starts, width, kinds[order].astype(np.int64), distinct), order
+
+
+def _components(demands: IntArray) -> IntArray:
+    """A label for each line: lines that are connected by a chain of compatible ones have the same."""
+    labels = np.full(demands.shape[0], ABSENT, dtype=np.int64)
+    for seed in range(labels.size):
+        waiting = [seed] if labels[seed] == ABSENT else []
+        labels[waiting] = seed
+        while waiting:
+            left = np.flatnonzero(labels == ABSENT)
+            found = left[_compatible(demands[waiting.pop()], demands[left])]
+            labels[found] = seed
+            waiting += found.tolist()
+    return labels
+
+
+def _compatible(demand: IntArray, demands: IntArray) -> npt.NDArray[np.bool_]:
+    """Which lines demand no other value of any field than ``demand`` does."""
+    named = np.flatnonzero(demand != ABSENT)
+    others = demands[:, named]
+    fits: npt.NDArray[np.bool_] = np.all((others == demand[named]) | (others == ABSENT), axis=1)
+    return fits
