@@ -9,7 +9,7 @@ import pytest
 from tests.contracts.links import link_called
 
 from tacit.estimation import linearised
-from tacit.estimation.linearised import LinearisedRow, best_row, blended_weight, row_with_scale
+from tacit.estimation.linearised import SHORTEST, LinearisedRow, best_row, blended_weight, length_share, row_with_scale
 from tacit.glm.links import LINKS, mean
 from tacit.linalg.packing import packed
 from tacit.typing import FloatArray
@@ -35,7 +35,10 @@ def contribution(row: LinearisedRow, theta: FloatArray, x: FloatArray, reward: f
     z = float(x @ theta)
     weight = blended_weight(row.link.form, row.blend, z)
     response = reward - mean(row.link.form, z) + weight * z
-    return np.concatenate([packed(weight * np.outer(x, x)), row.scale * response * x])
+    length = float(np.linalg.norm(x))
+    return (1.0 / length if length >= SHORTEST else 1.0) * np.concatenate(
+        [packed(weight * np.outer(x, x)), row.scale * response * x]
+    )
 
 
 def unit(rng: np.random.Generator, dim: int) -> FloatArray:
@@ -53,7 +56,7 @@ def test_no_pair_of_rows_exceeds_the_bounds_and_some_come_close(
     for _ in range(6000):
         dim = int(rng.integers(1, 5))
         theta = unit(rng, dim) * bound * (1.0 if rng.random() < 0.8 else rng.random())
-        x, y = (unit(rng, dim) * (1.0 if rng.random() < 0.8 else rng.random()) for _ in range(2))
+        x, y = (unit(rng, dim) * (1.0 if rng.random() < 0.6 else rng.random()) for _ in range(2))
         if rng.random() < 0.3:
             y = np.asarray(x + 0.2 * rng.standard_normal(dim))
             y /= max(1.0, float(np.linalg.norm(y)))
@@ -68,27 +71,71 @@ def test_no_pair_of_rows_exceeds_the_bounds_and_some_come_close(
 
 @pytest.mark.parametrize(("link", "bound", "reward", "blend"), CASES)
 def test_bound_agrees_with_a_fine_grid(link: str, bound: float, reward: float, blend: float) -> None:
-    """Independent of the kernel: angles and q on a grid, in NumPy."""
+    """Independent of the search: angles to theta, lengths from 0 to 1 and q on a grid, in NumPy."""
     row = best_row(link_called(link), bound, reward, blend)
-    angles = np.linspace(0.0, np.pi, 181)
-    z = bound * np.cos(angles)
+    lengths = np.array([0.2, 0.5, 0.69, SHORTEST, 0.8, 0.9, 1.0])
+    angles, length = (part.ravel() for part in np.meshgrid(np.linspace(0.0, np.pi, 49), lengths))
+    z = length * bound * np.cos(angles)
     tangent, means = row.link.derivative(z), row.link.mean(z)
     safe = np.where(np.abs(z) < 1e-9, 1.0, z)
     secant = np.where(np.abs(z) < 1e-9, tangent, (means - row.link.mean(0.0)) / safe)
     w = (1.0 - blend) * tangent + blend * secant
-    best = 0.0
+    longer = np.where(length >= SHORTEST, 1.0, length)
+    m, best = longer * length * w, 0.0
+    low, high = np.cos(angles[:, None] + angles[None, :]), np.cos(angles[:, None] - angles[None, :])
     for r in (0.0, reward):
         for other in (0.0, reward):
-            y, y2 = (r - means + w * z)[:, None], (other - means + w * z)[None, :]
-            for share in np.linspace(0.0, 1.0, 41):
-                low = np.cos(angles[:, None] + angles[None, :])
-                high = np.cos(angles[:, None] - angles[None, :])
+            y, y2 = (longer * (r - means + w * z))[:, None], (longer * (other - means + w * z))[None, :]
+            for share in np.linspace(0.0, 1.0, 21):
                 q = low + share * (high - low)
-                matrix = w[:, None] ** 2 + w[None, :] ** 2 - 2.0 * w[:, None] * w[None, :] * q**2
+                matrix = m[:, None] ** 2 + m[None, :] ** 2 - 2.0 * m[:, None] * m[None, :] * q**2
                 best = max(best, float(np.max(matrix + row.scale**2 * (y**2 + y2**2 - 2.0 * y * y2 * q))))
     assert math.sqrt(best) <= row.row_bound * (1.0 + 1e-9)
     stated = max(math.sqrt(best), math.sqrt(2.0) * row.row_norm)
-    assert row.row_bound <= 1.015 * stated
+    assert row.row_bound <= 1.04 * stated
+
+
+def test_least_angles_are_no_more_than_those_of_the_shortest_features() -> None:
+    a = np.linspace(0.0, 0.5 * np.pi, 20_001)
+    exact = np.arccos(np.minimum(1.0, np.cos(a) / SHORTEST))
+    assert np.all(linearised._least_angle(a) <= exact + 1e-9)
+    assert linearised._least_angle(a)[-1] == pytest.approx(0.5 * np.pi)
+
+
+@pytest.mark.parametrize(("link", "bound", "reward", "blend"), CASES)
+def test_the_rate_bounds_how_fast_rows_change(link: str, bound: float, reward: float, blend: float) -> None:
+    """m, y and the turn of e, against differences on a fine grid of a."""
+    form, scale = link_called(link), 0.5
+    a = np.linspace(0.0, 0.5 * np.pi, 4_001)
+    step, matrix, score = a[1] - a[0], 0.0, 0.0
+    for sign in (1.0, -1.0):
+        rows = linearised._rows_at(form, reward, blend, sign * bound * np.cos(a))
+        for length in (np.ones(a.size), np.maximum(np.cos(a), SHORTEST)):
+            matrix = max(matrix, float(np.max(np.abs(np.diff(length * rows.weight)))) / step)
+        turn = linearised._OPENING * float(np.max(np.abs(rows.response)))
+        score = max(score, float(np.max(np.abs(np.diff(rows.response)))) / step + turn)
+        widest = math.sqrt(2.0) * linearised._OPENING * float(np.max(rows.weight))
+    found = math.hypot(matrix + widest, scale * score)
+    assert found <= linearised._rate(form, bound, reward, blend, scale) * (1.0 + 1e-6)
+
+
+def test_rows_are_as_long_as_noise_is_for() -> None:
+    rng = np.random.default_rng(2)
+    for size in (0.0, 1e-9, 0.3, 0.69, 0.71, 0.8, 1.0):
+        x = size * unit(rng, 4)
+        length = float(np.linalg.norm(length_share(x) * x))
+        assert length <= 1.0
+        assert length == pytest.approx(1.0 if size > SHORTEST else size, rel=1e-12)
+
+
+def test_secants_need_no_search() -> None:
+    """The closed form is at least what the search finds, up to its tolerance, and close to it."""
+    for name, bound, scale in (("logistic", 3.5, 0.5), ("probit", 2.5, 0.7), ("logistic at 0.01", 3.5, 0.15)):
+        link = link_called(name)
+        rate = linearised._rate(link, bound, 1.0, 1.0, scale)
+        closed = linearised._secant_shift(link, 1.0, scale, bound, rate)
+        found = linearised._largest_shift(linearised._Shifts(link, bound, 1.0, 1.0, scale, rate, 0.01))
+        assert found / 1.01 <= closed <= 1.01 * found
 
 
 def test_it_is_well_below_the_bound_that_ignores_that_theta_is_shared() -> None:

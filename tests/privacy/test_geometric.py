@@ -31,7 +31,7 @@ from tacit.privacy.continual import close_leaf_from_python as close_leaf
 from tacit.privacy.discrete_gaussian import MAX_PARAMETER
 from tacit.privacy.events import DiscreteGaussianRelease
 from tacit.privacy.factorization import Geometric, worst_prefix_sd
-from tacit.privacy.geometric import DIFFUSE, LARGEST_SUM, GeometricLeaves, next_boundary, noise_steps
+from tacit.privacy.geometric import DIFFUSE, LARGEST_SUM, GeometricLeaves, next_boundary, noise_steps, open_weight
 from tacit.privacy.lattice import reserved_steps
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import make_noise
@@ -83,6 +83,59 @@ def test_every_column_has_norm_one_after_any_number_of_decisions() -> None:
         columns = n[: last + 1] ** 2.0 * np.cumsum(shares[: last + 1][::-1])[::-1]
         assert np.max(columns) <= 1.0
     assert n[0] ** 2 * shares.sum() > 0.999
+
+
+def with_head_start(a: float) -> FloatArray:
+    """Standard deviation of t h at each boundary, per sigma, without fluctuation: t / sqrt(I(t))."""
+    n = Geometric(10**6).boundaries.astype(np.float64)
+    weights, following = n + a, np.append(n[1:], next_boundary(int(n[-1]), 0)) + a
+    sums = np.cumsum(weights * np.diff(n, prepend=0.0)) * np.sqrt(1.0 / weights**2 - 1.0 / following**2)
+    return np.asarray(n / np.sqrt(np.cumsum(sums**2)))
+
+
+def test_a_head_start_tells_later_what_noise_would_hide() -> None:
+    n, a = Geometric(10**6).boundaries, 1_000.0
+    usual, ahead = with_head_start(0.0), with_head_start(a)
+    np.testing.assert_allclose(usual, np.sqrt(Geometric(10**6).prefix_variance(n)))
+    for times, stated in ((0.5, 2.31), (1.0, 2.01), (2.0, 1.87), (3.0, 1.85), (10.0, 1.89), (100.0, 1.97)):
+        assert ahead[np.argmin(np.abs(n - times * a))] == pytest.approx(stated, abs=0.02)
+    regret = {}
+    for head in (0.0, 200.0, 500.0):  # of 1 / (1 + (t / t_0)^2) per decision where a = 0, t_0 = 1,000
+        information = (n / with_head_start(head)) ** 2 / (1_000.0 / 2.0) ** 2
+        regret[head] = float(np.sum(np.diff(n, append=1.01e6) / (1.0 + information)))
+    for head in (200.0, 500.0):
+        assert 0.94 < regret[head] / regret[0.0] < 0.97
+
+
+@pytest.mark.parametrize("ahead", [0.0, 1.0, 77.4, 5_000.0])
+def test_columns_keep_their_norm_with_a_head_start(ahead: float) -> None:
+    """The weights and noise parameters that a stream really uses."""
+    plan = make_plan(1, head_start=ahead)
+    stream, weights, scales = plan.open(), [], []
+    assert leaves_of(stream).constants.head_start == round(ahead)
+    for _ in range(3_000):
+        if leaf_is_due(stream):
+            weights.append(float(open_weight(leaves_of(stream))))
+            scales.append(leaf_noise_scale(stream))
+        close_leaf(stream, np.zeros(1), 1)
+    shares = (plan.noise_sd / (plan.grid * np.array(scales))) ** 2
+    columns = np.array(weights) ** 2 * np.cumsum(shares[::-1])[::-1]
+    assert np.max(columns) <= 1.0
+    last = 1.0 - (weights[0] / (3_000.0 + ahead)) ** 2
+    assert columns[0] == pytest.approx(last, rel=0.03)
+    assert weights[0] == 1.0 + round(ahead)
+
+
+def test_a_head_start_leaves_room_for_noise() -> None:
+    """Whatever is asked for: the first leaf can be drawn, the epoch is not over before it began, no noise has none."""
+    for mu in (1e-8, 1e-3, 1.0, 50.0):
+        stream = make_plan(1, mu=mu, head_start=1e12).open()
+        assert leaf_noise_scale(stream) <= MAX_PARAMETER / 4.0 + 1.0
+        assert not is_used_up(stream)
+        assert leaves_of(stream).constants.head_start <= 1_000_000
+    assert make_plan(1, mu=math.inf, head_start=100.0).head_start == 0
+    with pytest.raises(InvalidInput, match="head_start"):
+        make_plan(1, head_start=-1.0)
 
 
 def test_batches_that_cross_boundaries_close_one_leaf_and_keep_every_column() -> None:
@@ -254,9 +307,10 @@ def dense_estimate(
     return float(gains @ seen), 1.0 / float(precision), float(gains**2 @ e)
 
 
-def test_the_filter_is_least_squares_over_all_releases() -> None:
+@pytest.mark.parametrize("ahead", [0.0, 40.0])
+def test_the_filter_is_least_squares_over_all_releases(ahead: float) -> None:
     """Batches and a second epoch included."""
-    rng, plan = np.random.default_rng(4), make_plan(1, fluctuation=0.03)
+    rng, plan = np.random.default_rng(4), make_plan(1, fluctuation=0.03, head_start=ahead)
     stream = plan.open()
     leaves = leaves_of(stream)
     weights: list[list[float]] = [[]]
@@ -271,7 +325,7 @@ def test_the_filter_is_least_squares_over_all_releases() -> None:
             scales.append([])
         noise, due = np.zeros(1), leaf_is_due(stream)
         if due:
-            weights[-1].append(float(leaves.boundary[()]))
+            weights[-1].append(float(leaves.boundary[()]) + ahead)
             rows[-1].append(int(leaves.open_rows[()]))
             scales[-1].append(leaf_noise_scale(stream))
             noise = plan.source.integers(scales[-1][-1], 1)

@@ -14,14 +14,14 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit._compile import as_entry, entry, inlined_kernel
-from tacit._validate import positive, positive_or_inf
+from tacit._validate import nonnegative, positive, positive_or_inf
 from tacit.errors import InvalidInput, TacitError
 from tacit.linalg.packing import SQRT2
-from tacit.linalg.vectors import round_to_grid
+from tacit.linalg.vectors import add_rounded_line, round_to_grid
 from tacit.privacy.discrete_gaussian import MAX_PARAMETER
 from tacit.privacy.events import DiscreteGaussianRelease, PrivacyEvent
 from tacit.privacy.factorization import BufferedToeplitz, Factorization, Geometric, make_factorization
-from tacit.privacy.geometric import GeometricConstants, GeometricLeaves, is_full, next_boundary
+from tacit.privacy.geometric import GeometricConstants, GeometricLeaves, is_full, longest_head_start, next_boundary
 from tacit.privacy.noise import NoiseSource
 from tacit.privacy.streaming import (
     MECHANISMS,
@@ -158,11 +158,15 @@ def drop_raw(stream: Stream) -> None:
 
 
 @inlined_kernel
+def contribute(stream: Stream, position: int, value: float) -> None:
+    """Add one number to the open leaf, rounded to the grid that exact noise lives on."""
+    stream.leaf[position] += round_to_grid(value, stream.constants.grid)
+
+
+@inlined_kernel
 def contribute_vector(stream: Stream, offset: int, factor: float, x: FloatArray) -> None:
     """Add ``factor * x`` to the open leaf, rounded to the grid that exact noise lives on."""
-    leaf, grid = stream.leaf, stream.constants.grid
-    for i in range(x.shape[0]):
-        leaf[offset + i] += round_to_grid(factor * x[i], grid)
+    add_rounded_line(factor, x, stream.constants.grid, stream.leaf[offset : offset + x.shape[0]])
 
 
 @inlined_kernel
@@ -171,10 +175,9 @@ def contribute_outer(stream: Stream, offset: int, weight: float, x: FloatArray) 
     leaf, grid, position = stream.leaf, stream.constants.grid, offset
     for i in range(x.shape[0]):
         leaf[position] += round_to_grid(weight * x[i] * x[i], grid)
-        position += 1
-        for j in range(i + 1, x.shape[0]):
-            leaf[position] += round_to_grid(SQRT2 * weight * x[i] * x[j], grid)
-            position += 1
+        following = position + x.shape[0] - i
+        add_rounded_line(SQRT2 * weight * x[i], x[i + 1 :], grid, leaf[position + 1 : following])
+        position = following
 
 
 @inlined_kernel
@@ -252,15 +255,18 @@ class ContinualRelease:
     """How many rows of earlier epochs may still come."""
     fluctuation: float
     """Assumed variance of a coordinate of a row, for what is made of the releases."""
+    head_start: int = 0
+    """What the weight of a geometric leaf has beside its number of decisions."""
 
     def refined(
-        self, *, steps: float = _ROUNDING, waiting: int = 0, fluctuation: float | None = None
+        self, *, steps: float = _ROUNDING, waiting: int = 0, fluctuation: float | None = None, head_start: float = 0.0
     ) -> ContinualRelease:
         """The same with what geometric leaves are told beside.
 
         ``steps`` is the least ratio of noise to rounding (`tacit.privacy.lattice.reserved_steps`), ``waiting`` how many
         rows may wait when an epoch ends, ``fluctuation`` the variance of a coordinate around the mean row; 1 / (2 size)
-        of the largest square by default.
+        of the largest square by default.  ``head_start`` is a public number, rounded, and less where noise would leave
+        its integers or is off.
         """
         spread = self.fluctuation if fluctuation is None else positive("fluctuation", fluctuation)
         if not isinstance(self.factorization, Geometric):
@@ -269,7 +275,9 @@ class ContinualRelease:
         grid = _power_of_two(self.row_bound / finest / math.sqrt(self.size))
         if self.row_bound / self.mu > MAX_PARAMETER * grid / 4.0:
             raise InvalidInput(f"mu = {self.mu:g} is too small: its noise leaves the integers that floats hold exactly")
-        return replace(self, grid=grid, waiting=waiting, fluctuation=spread)
+        most = 0 if self.mu == math.inf else longest_head_start(self.row_bound / self.mu / grid)
+        ahead = round(min(nonnegative("head_start", head_start), float(most)))
+        return replace(self, grid=grid, waiting=waiting, fluctuation=spread, head_start=ahead)
 
     @property
     def noise_sd(self) -> float:
@@ -303,7 +311,7 @@ class ContinualRelease:
 
     def open(self) -> Stream:
         """A fresh streaming state before its first leaf is closed."""
-        constants = GeometricConstants(self.grid, self._row_steps(), self.waiting, self.fluctuation)
+        constants = GeometricConstants(self.grid, self._row_steps(), self.waiting, self.fluctuation, self.head_start)
         stream = Stream(
             closed=count(),
             leaves=count(),

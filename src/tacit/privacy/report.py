@@ -50,11 +50,19 @@ class PrivacyReport:
     guarantee: str
     warnings: tuple[str, ...] = ()
 
+    @property
+    def protects(self) -> str:
+        """In words, whether epsilon is that of a visit or of a person."""
+        if self.model == "none" or math.isinf(self.target_epsilon):
+            return "nothing"
+        return protection_text(self.rounds_per_user)
+
     def to_dict(self) -> dict[str, object]:
         """Plain data; infinite numbers become null."""
         numbers = ("target_epsilon", "delta", "spent_epsilon", "spent_mu", "remaining_mu")
         data: dict[str, object] = {name: _number(getattr(self, name)) for name in numbers}
-        data |= {"rounds_per_user": self.rounds_per_user, "noise": self.noise, "model": self.model}
+        data |= {"rounds_per_user": self.rounds_per_user, "protects": self.protects}
+        data |= {"noise": self.noise, "model": self.model}
         data |= {"accounting": self.accounting, "guarantee": self.guarantee, "warnings": list(self.warnings)}
         data["entries"] = [_row(entry) for entry in self.entries]
         return data
@@ -69,12 +77,20 @@ class PrivacyReport:
             ("spent", f"epsilon = {self.spent_epsilon:.6g} (mu = {self.spent_mu:.6g})"),
             ("remaining", f"mu = {self.remaining_mu:.6g}"),
             ("rounds per user", str(self.rounds_per_user)),
+            ("protects", self.protects),
             ("noise", self.noise),
             ("accounting", self.accounting),
         ]
         lines = [f"{label:<16}{text}" for label, text in head]
         lines += ["", *_table(self.entries), "", self.guarantee]
         return "\n".join(lines + [f"WARNING: {warning}" for warning in self.warnings])
+
+
+def protection_text(rounds_per_user: int) -> str:
+    """What epsilon is about: a manager reads *per person* where nothing is said."""
+    if rounds_per_user == 1:
+        return "a single visit: epsilon is per visit. For a person with k visits, pass rounds_per_user=k"
+    return f"a person with up to {rounds_per_user} visits: epsilon is per person. Further visits are not covered"
 
 
 def guarantee_text(budget: Budget, model: Model) -> str:
