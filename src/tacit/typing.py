@@ -14,6 +14,8 @@ ByteArray = npt.NDArray[np.uint8]
 Value = TypeVar("Value")
 Secret = Annotated[Value, "secret"]
 """A field of a private policy's state that depends on rows other than through releases: raw sums, rows, noise."""
+Fixed = Annotated[Value, "fixed"]
+"""A field that holds an array and never changes: it follows from the configuration, and is not saved."""
 
 
 class Number(Protocol):

@@ -9,6 +9,7 @@ import pytest
 
 from tacit.policies.notices import bound_notices, horizon_notices
 from tacit.policies.private_policy import PrivatePolicy
+from tacit.policies.stream import StreamGLM
 from tests.contracts.policies import ARMS, DIM, HORIZON, PRIVATE, make_private, rounds
 
 private_policy = pytest.mark.parametrize("name", PRIVATE)
@@ -40,7 +41,7 @@ def test_an_estimate_on_its_bound_is_told_with_what_to_do() -> None:
 
 def test_an_estimate_inside_is_not_told() -> None:
     contexts, rewards = rounds(HORIZON)
-    policy = make_private("stream-glm", epsilon=np.inf, theta_bound=20.0)
+    policy = make_private("stream-glm", epsilon=np.inf, theta_bound=20.0, blend=1.0)
     policy.play(contexts, rewards)
     assert np.linalg.norm(policy.estimate) > 0.0
     assert _told(policy, "theta_bound") == []
@@ -98,3 +99,13 @@ def test_without_a_horizon_there_is_nothing_to_outlive() -> None:
     assert horizon_notices(10**9, None, ended=False) == ()
     assert horizon_notices(5, 5, ended=True) == ()
     assert len(horizon_notices(6, 5, ended=True)) == 1
+
+
+def test_a_release_of_many_numbers_is_told_with_what_would_save_it() -> None:
+    told: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "scale": 0.5, "blend": 1.0, "seed": 1}
+    dense = StreamGLM(dim=200, **told)
+    (notice,) = _told(dense, "numbers")
+    assert "200 features" in notice
+    assert "20,100 numbers" in notice
+    assert _told(StreamGLM(dim=200, blocks=20, **told), "numbers") == []
+    assert _told(StreamGLM(dim=50, **told), "numbers") == []

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.estimation.linearised import blended_weight
+from tacit.estimation.linearised import SHORTEST, blended_weight
 from tacit.experiments.runner import run_once
 from tacit.experiments.spec import Experiment
 from tacit.glm.links import mean
@@ -42,7 +42,7 @@ def test_replaced_rows_move_the_leaf_by_at_most_the_charged_bound() -> None:
         leaves = []
         for _ in range(2):
             arms = rng.standard_normal((1, 3))
-            arms /= np.linalg.norm(arms)
+            arms /= np.linalg.norm(arms) * (1.0 if rng.random() < 0.7 else rng.uniform(1.0, 3.0))
             memo = np.empty(policy.memo_size)
             memo[:3], memo[3] = arms[0], float(arms[0] @ policy.state.theta)
             policy.state.stream.leaf[:] = 0.0
@@ -55,7 +55,7 @@ def test_replaced_rows_move_the_leaf_by_at_most_the_charged_bound() -> None:
 
 def test_late_rewards_are_linearised_at_the_theta_of_the_decision() -> None:
     policy = make()
-    arms = np.array([[0.6, 0.3, 0.1]])
+    arms = np.array([[0.8, 0.3, 0.1]])
     decision = policy.select(arms)
     point = policy._pending.memo(decision.id)[3]
     policy.state.theta[:] = (2.0, -1.0, 0.5)
@@ -63,9 +63,11 @@ def test_late_rewards_are_linearised_at_the_theta_of_the_decision() -> None:
     link, x = policy.setting.link.form, arms[0]
     weight = blended_weight(link, policy._row.blend, point)
     response = 1.0 - mean(link, point) + weight * point
-    half = 0.5 * policy.state.stream.constants.grid
-    np.testing.assert_allclose(policy.state.stream.leaf[:6], packed(weight * np.outer(x, x)), rtol=0.0, atol=half)
-    np.testing.assert_allclose(policy.state.stream.leaf[6:], policy._row.scale * response * x, rtol=0.0, atol=half)
+    half, length = 0.5 * policy.state.stream.constants.grid, float(np.linalg.norm(x))
+    assert length > SHORTEST
+    matrix, score = packed(weight * np.outer(x, x)) / length, policy._row.scale * response * x / length
+    np.testing.assert_allclose(policy.state.stream.leaf[:6], matrix, rtol=0.0, atol=half * (1.0 + 1e-9))
+    np.testing.assert_allclose(policy.state.stream.leaf[6:], score, rtol=0.0, atol=half * (1.0 + 1e-9))
     moved = blended_weight(link, policy._row.blend, float(x @ policy.state.theta))
     assert abs(moved - weight) > 1e-3  # the theta of the arrival would have given another row
 
@@ -98,8 +100,11 @@ def test_the_whole_budget_is_in_one_entry_at_the_noise_drawn() -> None:
         size += policy.noise_size
     assert len(policy.ledger.entries) == 1
     event = policy.ledger.entries[0].event
-    # Its weight is 1 and the next one's 2: noise of sigma / b, b^2 = 1 - 1 / 4.
-    ratio = 0.75 * total / size / float(event.noise_sd or 0.0) ** 2
+    # Its weight is 1 + a and the next one's 2 + a: noise of sigma / b, b^2 the difference of their inverse squares.
+    ahead = leaves.constants.head_start
+    assert ahead > 0
+    share = (1.0 + ahead) ** -2 - (2.0 + ahead) ** -2
+    ratio = share * total / size / float(event.noise_sd or 0.0) ** 2
     tolerance = 4.0 * math.sqrt(2.0 / size)
     assert abs(ratio - 1.0) < tolerance
     assert abs((2.0 / 3.0) ** 2 - 1.0) > tolerance

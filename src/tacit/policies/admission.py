@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tacit._compile import entry
 from tacit._compile.kinds import INTEGER, array_kind
 from tacit.errors import InvalidInput
-from tacit.linalg.solve import dot
+from tacit.linalg.solve import four_squares
 from tacit.policies.setting import Setting
 from tacit.typing import FloatArray
 
@@ -30,9 +30,10 @@ _LARGEST_SQUARE = (1.0 + _NORM_TOLERANCE) ** 2
 def first_refused(contexts: FloatArray, start: int) -> int:
     """The first user from ``start`` on who has an arm that is not finite or too long; the number of users if none."""
     for user in range(start, contexts.shape[0]):
-        for k in range(contexts.shape[1]):
-            if not dot(contexts[user, k], contexts[user, k]) <= _LARGEST_SQUARE:  # also when it is NaN
-                return user
+        for k in range(0, contexts.shape[1], 4):
+            for square in four_squares(contexts[user], k):
+                if not square <= _LARGEST_SQUARE:  # also when it is NaN
+                    return user
     return int(contexts.shape[0])
 
 

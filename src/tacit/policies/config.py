@@ -19,12 +19,15 @@ import inspect
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields
-from typing import Any, NamedTuple, TypeVar, dataclass_transform
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform
 
 from tacit._validate import integer_at_least, positive, positive_or_inf, probability
 from tacit.errors import InvalidInput
 from tacit.privacy.budget import Budget
+
+if TYPE_CHECKING:
+    from tacit.features import Schema
 
 Check = Callable[[str, Any], Any]
 """Takes a field's name and value; returns the value as it is to be kept, or raises ``InvalidInput``."""
@@ -122,11 +125,27 @@ def _link_name(name: str, value: object) -> str:
     return found
 
 
+def _schema(name: str, value: object) -> Schema:
+    """A schema, or what `Schema.to_json` made of one."""
+    from tacit.features import Schema
+
+    if isinstance(value, Schema):
+        return value
+    if isinstance(value, Mapping):
+        return Schema.from_json(value)
+    raise InvalidInput(f"{name} must be a tacit.features.Schema, not {type(value).__name__}")
+
+
 @configuration
 class Config:
     """What every policy is told: public constants of the problem, and how it runs."""
 
     dim: int = option("Number of features of an arm, d.", check=at_least(1))
+    features: Schema | None = option(
+        "A schema (`tacit.features.Schema`) that turns records of users and arms into features; dim follows from it.",
+        default=None,
+        check=_schema,
+    )
     horizon: int | None = option(
         "Number of decisions that are expected, T; None when it is not known.", default=None, check=at_least(1)
     )
@@ -194,7 +213,10 @@ class Config:
 
     def to_json(self) -> dict[str, Any]:
         """All fields as plain values that JSON can hold; an infinite number is the word ``inf``."""
-        return {name: "inf" if value == math.inf else value for name, value in asdict(self).items()}
+        values = {found.name: getattr(self, found.name) for found in fields(self)}
+        if self.features is not None:
+            values["features"] = self.features.to_json()
+        return {name: "inf" if value == math.inf else value for name, value in values.items()}
 
     @classmethod
     def from_json(cls: type[Made], values: Mapping[str, Any]) -> Made:
@@ -205,6 +227,8 @@ class Config:
     def given(cls: type[Made], values: Mapping[str, Any], owner: str = "the configuration") -> Made:
         """The configuration with these fields; errors name fields that are missing or unknown."""
         known = fields(cls)
+        if values.get("features") is not None:
+            values = _with_dim(values)
         _refuse_unknown(values, [found.name for found in known], owner)
         for found in known:
             if found.default is MISSING and values.get(found.name) is None:
@@ -249,6 +273,14 @@ class PrivateConfig(Config):
     def budget(self) -> Budget:
         """The privacy budget; without noise its delta says nothing."""
         return Budget(self.epsilon, 1e-6 if self.delta is None else self.delta, self.rounds_per_user)
+
+
+def _with_dim(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with the dimension that the schema has."""
+    schema = _schema("features", values["features"])
+    if values.get("dim") not in (None, schema.dim):
+        raise InvalidInput(f"dim follows from the schema, which has {schema.dim}, not {values['dim']}: leave it out")
+    return {**values, "features": schema, "dim": schema.dim}
 
 
 def _refuse_unknown(values: Mapping[str, Any], known: Sequence[str], owner: str) -> None:

@@ -18,10 +18,19 @@ _FIRST_RANDOM_ID = 1 << 51
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One user's decision: play ``arm``; report the reward with the decision or with its ``id``."""
+    """One user's decision: play ``arm``; report the reward with the decision or with its ``id``.
+
+    All of it follows from what was released before and from the user's own arms: it concerns nobody else.
+    """
 
     arm: int
     id: int
+    propensity: float | None = 1.0
+    """Probability with which this arm was to be chosen; 1 where nothing is left to chance, None where unknown."""
+    mean: float | None = None
+    """Predicted mean reward of the arm; None for a policy that predicts none."""
+    sd: float | None = None
+    """Standard deviation of that prediction, privacy noise included; None for a policy that knows none."""
 
 
 class Pending:

@@ -8,6 +8,8 @@ import numpy as np
 
 from tacit.typing import FloatArray
 
+_MANY_NUMBERS: Final = 10_000
+"""From here on a release takes a millisecond and more."""
 _AT_THE_BOUND: Final = 0.999
 """Share of theta_bound from which an estimate counts as lying on it: projections are rounded."""
 
@@ -22,6 +24,18 @@ def bound_notices(estimate: FloatArray, theta_bound: float) -> tuple[str, ...]:
         "After few decisions that is noise. If it stays so, the rewards ask for a longer parameter, and arms are told "
         "apart worse than they could be: make a new policy with a larger theta_bound, or, where most rewards are 0 (or "
         "most are not), state their public base_rate, which is most of that length.",
+    )
+
+
+def size_notices(released: int, dim: int, state_bytes: int) -> tuple[str, ...]:
+    """One when every release holds many numbers, each with noise, for want of features that exclude each other."""
+    if released < _MANY_NUMBERS:
+        return ()
+    return (
+        f"with {dim} features that can all occur together each release holds {released:,} numbers, all of them with "
+        f"noise; the state takes {state_bytes / 1e6:.1f} MB, and a release (one for each percent of decisions) as long "
+        "as it takes to solve equations of that size. Features that exclude each other, such as values of a category "
+        "or parameters per arm in a schema, cost less.",
     )
 
 

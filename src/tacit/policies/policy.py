@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import InvalidInput
 from tacit.glm.link_names import LINK_NAMES
-from tacit.policies.admission import admit_contexts, admit_reward, admit_rewards, admit_rounds, admit_users
+from tacit.policies.admission import admit_reward, admit_rewards
+from tacit.policies.arm_forms import ArmForm, Record
 from tacit.policies.config import Config, described_fields
 from tacit.policies.decision import Decision, Pending
 from tacit.policies.log import Decided, Entry, Rewarded
 from tacit.policies.one_life import ALIVE, OneLife
+from tacit.policies.predicting import Predicting
 from tacit.policies.publisher import DIRECT, Publisher
 from tacit.policies.replay import ReplayingPublisher, apply_entry
 from tacit.policies.setting import Setting, make_setting
@@ -25,6 +27,10 @@ from tacit.policies.storable import Storable
 from tacit.privacy.randomness import Randomness
 from tacit.privacy.report import Model, PrivacyReport, no_privacy
 from tacit.typing import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from tacit.features.encoding import Arms
+    from tacit.features.support import Support
 
 NO_END = 1 << 30
 """Ticks of a span that nothing ends."""
@@ -41,7 +47,7 @@ class Span(NamedTuple):
     """Whether ``ticks`` counts decisions, and only the first tick draws noise, in whole numbers."""
 
 
-class Policy(Storable, ABC):
+class Policy(Storable, Predicting, ABC):
     """A contextual bandit policy.
 
     A subclass states its name, links and configuration, makes its state in ``_make_state`` and registers compiled
@@ -60,6 +66,8 @@ class Policy(Storable, ABC):
     config_type: ClassVar[type[Config]] = Config
     coin_count: ClassVar[int] = 0
     """Uniform random numbers that a choice consumes."""
+    states_propensity: ClassVar[bool] = False
+    """Whether a choice that consumes coins leaves the probability of its arm in place of the first one."""
     shares_ticks: ClassVar[bool] = True
     """Whether ``select_batch`` is one tick of the clock for all of its users, or one for each."""
     config: Any
@@ -85,6 +93,8 @@ class Policy(Storable, ABC):
         if self.config.link not in self.links and self.config.link in LINK_NAMES:
             raise InvalidInput(f"{self.name} supports the links {', '.join(self.links)}, not {self.config.link!r}")
         self.setting: Setting = self._make_setting()
+        self._arms = ArmForm(self.setting, self.structure, self.config.features)
+        self._row_size, self._link_form = self._arms.size, self.setting.link.form
         self.randomness = self._make_randomness() if randomness is None else randomness
         self.publisher: Publisher = DIRECT
         """Where releases pass through; another one may watch them or play them back."""
@@ -96,6 +106,7 @@ class Policy(Storable, ABC):
         self._ticks_left = 0
         """How many ticks of the span may still follow; none when the state was replaced."""
         self._bound: BoundSteps | None = None
+        self._playing: tuple[Any, Callable[..., tuple[int, int]]] | None = None
         self._replayed: ReplayingPublisher | None = None
         self._begin()
 
@@ -124,9 +135,23 @@ class Policy(Storable, ABC):
         """Do what must be done before the first decision, with the state in place."""
 
     @property
+    def structure(self) -> Support | None:
+        """Which features can be nonzero together, where kernels take compact rows; None where they take all of d."""
+        return None
+
+    @property
+    def row_size(self) -> int:
+        """Numbers that kernels are given for an arm."""
+        return self._row_size
+
+    def as_kernels_take(self, contexts: npt.ArrayLike) -> FloatArray:
+        """Arms of shape (N, K, d), checked, in the form that kernels take: for whoever looks from outside."""
+        return self._arms.rounds(contexts)
+
+    @property
     def memo_size(self) -> int:
         """Numbers that learning must remember of a decision; the arm's features by default."""
-        return self.setting.dim
+        return self.row_size
 
     @property
     def noise_size(self) -> int:
@@ -181,43 +206,78 @@ class Policy(Storable, ABC):
 
     # What users call
 
-    def select(self, contexts: npt.ArrayLike) -> Decision:
-        """Choose an arm for one user, whose arms are the rows of ``contexts``, shape (K, d)."""
-        block, life = admit_contexts(contexts, self.setting), self._life
+    def select(
+        self,
+        contexts: npt.ArrayLike | None = None,
+        *,
+        user: Record | None = None,
+        arms: Arms | None = None,
+    ) -> Decision:
+        """Choose an arm for one user, whose arms are the rows of ``contexts``, shape (K, d).
+
+        A policy with a schema (``features``) takes records instead: ``user`` and one of ``arms`` for each arm.
+        """
+        return self._select(self._arms.one(contexts, user, arms))
+
+    def _select(self, block: FloatArray) -> Decision:
+        """Choose for one user, whose arms were admitted, shape (1, K, row_size)."""
+        life = self._life
         if life.lock._is_owned() or not ALIVE[0]:
             life.look()
         with life.lock:
-            arms, memos = self._decide(block)
-            decision = Decision(arms.item(0), self._pending.add(memos[0]))
+            arms, memos, coins = self._decide(block)
+            decision = self._decision(arms.item(0), memos[0], coins[0])
             if self._log is not None:
                 self._log(Decided(decision.id, [decision.arm], memos.copy()))
             return decision
 
-    def select_batch(self, contexts: npt.ArrayLike) -> list[Decision | InvalidInput]:
+    def select_batch(
+        self,
+        contexts: npt.ArrayLike | None = None,
+        *,
+        users: Sequence[Record] | None = None,
+        arms: Arms | None = None,
+    ) -> list[Decision | InvalidInput]:
         """Choose for many users at once, shape (N, K, d), on one tick of the clock where the policy has such.
+
+        A policy with a schema takes records instead: ``users``, and ``arms``, the same for all or a list for each.
 
         A user whose arms are not valid gets an error *in place of* a decision, and the others get theirs.  How many
         users were valid is public: decisions are numbered.
         """
-        block, refused = admit_users(contexts, self.setting)
+        block, refused = self._arms.many(contexts, users, arms)
         with self._life.free():
             made = iter(self._decisions(block))
-        users = block.shape[0] + len(refused)
-        return [refused[user] if user in refused else next(made) for user in range(users)]
+        count = block.shape[0] + len(refused)
+        return [refused[user] if user in refused else next(made) for user in range(count)]
 
     def _decisions(self, block: FloatArray) -> list[Decision]:
         if block.shape[0] == 0:
             return []
         if not self.shares_ticks and block.shape[0] > 1:
             return [self._decisions(block[user : user + 1])[0] for user in range(block.shape[0])]
-        arms, memos = self._decide(block)
-        decisions = [Decision(arm, self._pending.add(memo)) for arm, memo in zip(arms.tolist(), memos, strict=True)]
+        arms, memos, coins = self._decide(block)
+        users = zip(arms.tolist(), memos, coins, strict=True)
+        decisions = [self._decision(arm, memo, spent) for arm, memo, spent in users]
         if self._log is not None:
             self._log(Decided(decisions[0].id, arms.tolist(), memos.copy()))
         return decisions
 
-    def _decide(self, contexts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """One tick, then an arm and a memo for each user, in one compiled call unless something must happen between."""
+    def _decision(self, arm: int, memo: FloatArray, coins: FloatArray) -> Decision:
+        """The decision that is handed out, and waits for its reward from now on."""
+        propensity = 1.0 if not self.coin_count else float(coins[0]) if self.states_propensity else None
+        belief = self._judged_by
+        if belief is None:
+            return Decision(arm, self._pending.add(memo), propensity)
+        predict = self._predict or self._bound_prediction(belief)
+        mean, sd = predict(self._link_form, belief, memo[: self._row_size])
+        return Decision(arm, self._pending.add(memo), propensity, mean, None if sd != sd else sd)
+
+    def _decide(self, contexts: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """One tick, then an arm and a memo for each user, in one compiled call unless something must happen between.
+
+        Last come the coins, which a choice leaves its propensity in.
+        """
         if self._life.claim is not None:
             self._life.go_on()
         if self._pending.age:
@@ -235,7 +295,7 @@ class Policy(Storable, ABC):
         while flag := bound.run(self.state, counted, contexts, _NO_REWARDS, noise, coins, memos, arms)[1]:
             self._on_event(flag)
             bound, counted = self._steps(), TICKED
-        return arms, memos
+        return arms, memos, coins
 
     def _tick_in_the_open(self, noise: FloatArray, counted: int) -> None:
         """A tick whose release passes through the publisher, and what it asks for."""
@@ -288,7 +348,7 @@ class Policy(Storable, ABC):
         ``contexts`` has shape (n, K, d); ``rewards[t, k]`` is what arm k would earn in round t, and only the chosen
         arm's entry is looked at.  The same as ``select`` and ``update`` in turn, round by round.
         """
-        block = admit_rounds(contexts, self.setting)
+        block = self._arms.rounds(contexts)
         table = admit_rewards(rewards, block.shape[:2], self.setting)
         if self.publisher is not DIRECT:
             raise InvalidInput("play releases inside compiled code, where no publisher sees it: use select and update")
@@ -298,7 +358,7 @@ class Policy(Storable, ABC):
                 return self._play_one_by_one(block, table)
             self._ticks_left = 0  # spans of its own: whatever interrupts it, the next decision begins another
             arms, start = np.empty(block.shape[0], dtype=np.int64), 0
-            compiled = compiled_run(self.state)
+            compiled = self._compiled_run()
             while start < block.shape[0]:
                 span = self._next_span()
                 stop = min(block.shape[0], start + span.ticks)
@@ -311,7 +371,7 @@ class Policy(Storable, ABC):
         """The same where rewards wait: what is learned before a round is a matter of the clock."""
         arms = np.empty(contexts.shape[0], dtype=np.int64)
         for t in range(arms.size):
-            chosen, memos = self._decide(contexts[t : t + 1])
+            chosen, memos, _ = self._decide(contexts[t : t + 1])
             arms[t] = chosen[0]
             self._pending.keep(self._pending.add(memos[0]), rewards.item(t, arms[t]))
         return arms
@@ -363,7 +423,14 @@ class Policy(Storable, ABC):
         bound = self._bound
         if bound is None or bound.state is not self.state:
             bound = self._bound = bind_steps(self.state, self._unbind)
+            self._judged_by = self.belief
         return bound
+
+    def _compiled_run(self) -> Callable[..., tuple[int, int]]:
+        """The loop for the present state, compiled: to look up its type takes as long as a few rounds."""
+        if self._playing is None or self._playing[0] is not self.state:
+            self._playing = self.state, compiled_run(self.state)
+        return self._playing[1]
 
     def _unbind(self) -> None:
         """A better form of the steps has become ready."""

@@ -82,8 +82,8 @@ class PrivatePolicy(Policy):
     @property
     def estimate(self) -> FloatArray:
         """The newest estimate of theta, made of releases; 0 as long as there is none."""
-        theta: FloatArray = getattr(self.state, "theta", np.zeros(self.setting.dim))
-        return theta.copy()
+        belief = self.belief
+        return np.zeros(self.setting.dim) if belief is None else belief.theta.copy()
 
     @property
     def privacy(self) -> PrivacyReport:

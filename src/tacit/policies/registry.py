@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tacit.errors import CorruptState, InvalidInput, RecoveryWarning, TacitError
 from tacit.policies import persistence
@@ -16,6 +16,9 @@ from tacit.policies.config import DEFAULT_REWARD_WINDOW, PrivateConfig, describe
 from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.snapshots import Snapshot
+
+if TYPE_CHECKING:
+    from tacit.features import Schema
 
 POLICIES: Mapping[str, str] = MappingProxyType(
     {
@@ -80,6 +83,7 @@ def make_policy(
     name: str,
     *,
     dim: int | None = None,
+    features: Schema | None = None,
     horizon: int | None = None,
     link: str = "logistic",
     base_rate: float | None = None,

@@ -2,7 +2,7 @@
 
 What changes is an array: a number that changes is an array without axes, read and written as ``state.ticks[()]``.
 What does not change, the constants, are plain numbers in a ``NamedTuple`` of their own.  They follow from the
-configuration and are not saved.
+configuration and are not saved; nor are arrays that never change, which are annotated ``Fixed[...]``.
 
 A field of a private policy's state is *public* when it depends on rows through releases only, and *secret* otherwise:
 raw sums, rows, noise.  The secret ones are annotated ``Secret[...]``; a nested state speaks for itself.  The audit
@@ -25,36 +25,38 @@ Array = npt.NDArray[Any]
 
 
 def flatten(state: tuple[Any, ...], prefix: str = "") -> dict[str, Array]:
-    """Every array of a state under its dotted path; constants are left out."""
-    arrays: dict[str, Array] = {}
-    for field, value in zip(_fields(state), state, strict=True):
-        path = f"{prefix}{field}"
-        if isinstance(value, tuple):
-            arrays.update(flatten(value, f"{path}."))
-        elif isinstance(value, np.ndarray):
-            arrays[path] = value
-    return arrays
+    """Every array of a state that changes under its dotted path; constants are left out."""
+    return _arrays(state, prefix, "fixed")
 
 
 @cache
+def _marked(kind: type, mark: str) -> frozenset[str]:
+    hints = get_type_hints(kind, include_extras=True)
+    return frozenset(name for name, hint in hints.items() if mark in getattr(hint, "__metadata__", ()))
+
+
 def secret_fields(kind: type) -> frozenset[str]:
     """Names of the fields of a state's class that are annotated ``Secret[...]``."""
-    hints = get_type_hints(kind, include_extras=True)
-    return frozenset(name for name, hint in hints.items() if "secret" in getattr(hint, "__metadata__", ()))
+    return _marked(kind, "secret")
+
+
+def _arrays(state: tuple[Any, ...], prefix: str, *left_out: str) -> dict[str, Array]:
+    """Every array but those of fields with one of these marks, under its dotted path."""
+    without = frozenset().union(*(_marked(type(state), mark) for mark in left_out))
+    arrays: dict[str, Array] = {}
+    for field, value in zip(_fields(state), state, strict=True):
+        if field in without:
+            continue
+        if isinstance(value, tuple):
+            arrays.update(_arrays(value, f"{prefix}{field}.", *left_out))
+        elif isinstance(value, np.ndarray):
+            arrays[f"{prefix}{field}"] = value
+    return arrays
 
 
 def public_part(state: tuple[Any, ...], prefix: str = "") -> dict[str, Array]:
     """Every array that depends on rows through releases only, under its dotted path."""
-    secret = secret_fields(type(state))
-    arrays: dict[str, Array] = {}
-    for field, value in zip(_fields(state), state, strict=True):
-        if field in secret:
-            continue
-        if isinstance(value, tuple):
-            arrays.update(public_part(value, f"{prefix}{field}."))
-        elif isinstance(value, np.ndarray):
-            arrays[f"{prefix}{field}"] = value
-    return arrays
+    return _arrays(state, prefix, "secret", "fixed")
 
 
 def rebuild(template: State, arrays: Mapping[str, Array], prefix: str = "") -> State:
@@ -63,11 +65,12 @@ def rebuild(template: State, arrays: Mapping[str, Array], prefix: str = "") -> S
     Shapes may have grown, types may not differ.
     """
     values: list[Any] = []
+    fixed = _marked(type(template), "fixed")
     for field, value in zip(_fields(template), template, strict=True):
         path = f"{prefix}{field}"
         if isinstance(value, tuple):
             values.append(rebuild(value, arrays, f"{path}."))
-        elif isinstance(value, np.ndarray):
+        elif isinstance(value, np.ndarray) and field not in fixed:
             values.append(_checked(path, value, arrays))
         else:
             values.append(value)
@@ -75,8 +78,8 @@ def rebuild(template: State, arrays: Mapping[str, Array], prefix: str = "") -> S
 
 
 def size_in_bytes(state: tuple[Any, ...]) -> int:
-    """Memory of all arrays of a state."""
-    return sum(array.nbytes for array in flatten(state).values())
+    """Memory of all arrays of a state, those that never change included."""
+    return sum(array.nbytes for array in _arrays(state, "").values())
 
 
 def _fields(state: tuple[Any, ...]) -> tuple[str, ...]:

@@ -11,10 +11,11 @@ import pytest
 from tacit.errors import InvalidInput
 from tacit.glm.links import LINKS
 from tacit.policies.batches import make_batch_rows, make_clock
+from tacit.policies.beliefs import GaussianBelief
 from tacit.policies.config import PrivateConfig
 from tacit.policies.setting import PrivateSetting, make_private_setting
 from tacit.policies.shuffle import ShuffleGLM
-from tacit.policies.shuffle.estimate import Belief, prior, score_ball, updated
+from tacit.policies.shuffle.estimate import prior, score_ball, updated
 from tacit.policies.shuffle.profiles import Schedule, batch_count, shuffle_profile, smallest_horizon
 from tacit.policies.shuffle.releases import chained_tail, row_budget
 from tacit.policies.shuffle.steps import (
@@ -159,18 +160,18 @@ def test_an_update_is_the_posterior_of_a_linear_model() -> None:
         belief = updated(belief, x[part].T @ x[part], score, 0.0, 0.0, 5.0)
     precision = x.T @ x + 3.0 / 25.0 * np.eye(3)
     assert np.allclose(belief.theta, np.linalg.solve(precision, x.T @ r))
-    assert np.allclose(belief.spread, np.linalg.inv(precision))
+    assert np.allclose(belief.covariance, np.linalg.inv(precision))
 
 
 def test_noise_lowers_the_weight_of_a_batch() -> None:
-    belief = Belief(np.zeros(2), np.eye(2))
+    belief = GaussianBelief(np.zeros(2), np.eye(2))
     matrix, score = 50.0 * np.eye(2), np.array([25.0, 0.0])
     clean, noisy = (updated(belief, matrix, score, 0.0, sd, 10.0) for sd in (0.0, 30.0))
     information = 50.0**2 / (50.0 + 30.0**2)
-    assert noisy.spread[0, 0] == pytest.approx(1.0 / (1.0 + information))
+    assert noisy.covariance[0, 0] == pytest.approx(1.0 / (1.0 + information))
     assert noisy.theta[0] < clean.theta[0]
     indefinite = updated(belief, np.diag([50.0, -20.0]), score, 5.0, 5.0, 10.0)
-    assert indefinite.spread[1, 1] == pytest.approx(1.0)
+    assert indefinite.covariance[1, 1] == pytest.approx(1.0)
     assert np.linalg.norm(updated(belief, matrix, 1e6 * score, 0.0, 1.0, 2.0).theta) <= 2.0 * (1.0 + 1e-9)
 
 

@@ -157,6 +157,7 @@ def _choose(state: BatchState, contexts: FloatArray, coins: FloatArray, memo: Fl
     while remaining >= 0.0 and position + 1 < arms.shape[0]:
         position += 1
         remaining -= weights[position]
+    coins[0] = weights[position]
     remember_arm(contexts, arms[position], memo)
     memo[MARK] = state.finished[()]
     return int(arms[position])
@@ -190,6 +191,7 @@ class BatchedGlinCB(RowPolicy):
     config_type = BatchConfig
     config: BatchConfig
     coin_count = 1
+    states_propensity = True
 
     @property
     def memo_size(self) -> int:

@@ -106,7 +106,9 @@ def _choose(state: LocalState, contexts: FloatArray, coins: FloatArray, memo: Fl
     arm, best, dim = 0, -math.inf, contexts.shape[1]
     if state.ticks[()] <= state.constants.warm_up:
         arm = min(int(coins[0] * contexts.shape[0]), contexts.shape[0] - 1)
+        coins[0] = 1.0 / contexts.shape[0]
     else:
+        coins[0] = 1.0
         for k in range(contexts.shape[0]):
             score = dot(contexts[k], state.theta)
             if score > best:
@@ -154,6 +156,7 @@ class LocalGLM(PrivatePolicy):
     config: LocalConfig
     state: LocalState
     coin_count = 1
+    states_propensity = True
     shares_ticks = False  # every device has its own noise
 
     @property

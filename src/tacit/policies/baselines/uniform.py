@@ -27,6 +27,7 @@ def _choose(state: UniformState, contexts: FloatArray, coins: FloatArray, memo: 
     arms = contexts.shape[0]
     arm = int(min(int(coins[0] * arms), arms - 1))
     remember_arm(contexts, arm, memo)
+    coins[0] = 1.0 / arms
     return int(arm)
 
 
@@ -43,6 +44,7 @@ class UniformRandom(Policy):
 
     name: ClassVar[str] = "random"
     coin_count = 1
+    states_propensity = True
 
     def _make_state(self) -> UniformState:
         return UniformState(count())

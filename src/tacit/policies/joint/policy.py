@@ -23,6 +23,7 @@ from tacit.glm.rows import Selection
 from tacit.linalg.packing import packed_size, unpacked
 from tacit.linalg.projection import make_ellipsoid
 from tacit.linalg.solve import invert_cholesky
+from tacit.policies.beliefs import PointBelief
 from tacit.policies.config import choice, configuration, option
 from tacit.policies.continual_policy import ContinualConfig, ContinualPolicy
 from tacit.policies.joint.profiles import PROFILES, JointProfile, joint_profile
@@ -163,8 +164,8 @@ class JointGLM(ContinualPolicy, RowPolicy):
         return (plan.noise_sd * worst_prefix_sd(plan.factorization) / plan.factorization.column_norm) ** 2
 
     @property
-    def estimate(self) -> FloatArray:
-        return self.state.exploit.theta.copy()
+    def belief(self) -> PointBelief:
+        return PointBelief(self.state.exploit.theta)
 
     @property
     def memo_size(self) -> int:

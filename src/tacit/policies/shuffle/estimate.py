@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tacit._compile import as_entry, entry
 from tacit.glm.links import Link, LinkForm
 from tacit.linalg.projection import make_ball, project_ellipsoid_metric
 from tacit.linalg.solve import dot, quadratic_form
+from tacit.policies.beliefs import GaussianBelief
 from tacit.policies.shuffle.steps import averaged_derivative, averaged_mean
 from tacit.typing import FloatArray
 
@@ -59,19 +60,12 @@ def score_ball(link: Link, theta_norm: float, reward_bound: float) -> ScoreBall:
     return ScoreBall(float(centers[best]), unit * math.ceil(float(radii[best]) / unit + 1e-3))
 
 
-class Belief(NamedTuple):
-    """An estimate and its covariance."""
-
-    theta: FloatArray
-    spread: FloatArray
-
-
 @entry
 def fill_contributions(
     link: LinkForm,
     features: FloatArray,
     rewards: FloatArray,
-    belief: Belief,
+    belief: GaussianBelief,
     weight_max: float,
     curvature_rows: FloatArray,
     scores: FloatArray,
@@ -92,19 +86,19 @@ def fill_contributions(
             scores[i, j] = residual * x[j]
 
 
-def prior(dim: int, theta_bound: float) -> Belief:
+def prior(dim: int, theta_bound: float) -> GaussianBelief:
     """N(0, S^2 / d I): spread over the ball."""
-    return Belief(np.zeros(dim), theta_bound**2 / dim * np.eye(dim))
+    return GaussianBelief(np.zeros(dim), theta_bound**2 / dim * np.eye(dim))
 
 
 def updated(
-    belief: Belief,
+    belief: GaussianBelief,
     curvature: FloatArray,
     score: FloatArray,
     curvature_sd: float,
     score_sd: float,
     theta_bound: float,
-) -> Belief:
+) -> GaussianBelief:
     """The belief after a batch: one Newton step from ``belief.theta``, weighted by what the releases are worth.
 
     The released score at theta is M (theta* - theta) with variance M (rewards) + score_sd^2 (privacy) + what the noise
@@ -113,11 +107,11 @@ def updated(
     """
     values, basis = np.linalg.eigh(0.5 * (curvature + curvature.T))
     values = np.maximum(values, 0.0)  # noise may have made them negative
-    noise = score_sd**2 + curvature_sd**2 * float(np.trace(belief.spread))
+    noise = score_sd**2 + curvature_sd**2 * float(np.trace(belief.covariance))
     gain = values / np.maximum(values + noise, 1e-300)
-    precision = np.linalg.inv(belief.spread) + (basis * (values * gain)) @ basis.T
+    precision = np.linalg.inv(belief.covariance) + (basis * (values * gain)) @ basis.T
     precision = 0.5 * (precision + precision.T)
     spread = np.linalg.inv(precision)
     theta = belief.theta + spread @ ((basis * gain) @ (basis.T @ score))
     _project(theta, make_ball(theta.size, theta_bound), precision)
-    return Belief(theta, 0.5 * (spread + spread.T))
+    return GaussianBelief(theta, 0.5 * (spread + spread.T))

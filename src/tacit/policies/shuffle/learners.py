@@ -17,8 +17,9 @@ from tacit.glm.links import LinkForm, mean
 from tacit.linalg.solve import dot
 from tacit.policies.batch_policy import Sums
 from tacit.policies.batches import BatchRows
+from tacit.policies.beliefs import GaussianBelief
 from tacit.policies.setting import PrivateSetting, Setting
-from tacit.policies.shuffle.estimate import Belief, ScoreBall, fill_contributions, score_ball, updated
+from tacit.policies.shuffle.estimate import ScoreBall, fill_contributions, score_ball, updated
 from tacit.policies.shuffle.profiles import ShuffleProfile
 from tacit.policies.shuffle.steps import ShuffleState, arm_weight, estimate_count
 from tacit.shuffle.domains import Ball, OuterProducts
@@ -34,14 +35,14 @@ class Learner(Protocol):
     def requests(self, state: ShuffleState, users: int) -> Sequence[Request]:
         """The sums to plan for, from public quantities."""
 
-    def estimate(self, state: ShuffleState, rows: BatchRows, sums: Sums) -> Belief:
+    def estimate(self, state: ShuffleState, rows: BatchRows, sums: Sums) -> GaussianBelief:
         """The estimate after the batch."""
 
 
-def newest(state: ShuffleState) -> Belief:
+def newest(state: ShuffleState) -> GaussianBelief:
     """The last estimate, or what is believed before the first."""
     position = estimate_count(state)
-    return Belief(state.theta[position], state.spread[position])
+    return GaussianBelief(state.theta[position], state.spread[position])
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class OneNewtonStep:
             Request("score", Ball(dim, self._ball(newest(state)).radius), share=1.0 - share),
         )
 
-    def estimate(self, state: ShuffleState, rows: BatchRows, sums: Sums) -> Belief:
+    def estimate(self, state: ShuffleState, rows: BatchRows, sums: Sums) -> GaussianBelief:
         belief = newest(state)
         features, rewards = rows.features, rows.rewards
         roots, scores = np.empty_like(features), np.empty_like(features)
@@ -72,7 +73,7 @@ class OneNewtonStep:
         total = score.values + rows.users * center
         return updated(belief, curvature.values, total, curvature.noise_sd, score.noise_sd, self.setting.theta_bound)
 
-    def _ball(self, belief: Belief) -> ScoreBall:
+    def _ball(self, belief: GaussianBelief) -> ScoreBall:
         length = round(float(np.linalg.norm(belief.theta)), 2)
         return score_ball(self.setting.link, length, self.setting.reward_bound)
 
@@ -92,7 +93,7 @@ class PaperDescent:
             Request("gradient", Ball(self.setting.dim, self._lipschitz), rounds=self._rounds(users)),
         )
 
-    def estimate(self, state: ShuffleState, rows: BatchRows, sums: Sums) -> Belief:
+    def estimate(self, state: ShuffleState, rows: BatchRows, sums: Sums) -> GaussianBelief:
         setting, profile = self.setting, self.profile
         features, rewards = rows.features, rows.rewards
         scales = np.array([np.sqrt(arm_weight(state, x)) for x in features])
@@ -111,7 +112,7 @@ class PaperDescent:
         )  # fmt: skip
         # Correction 7: sqrt(kappa) belongs to V alone.
         factor = setting.kappa if estimate_count(state) == 0 else 1.0
-        return Belief(found.theta, np.asarray(factor * np.linalg.inv(metric), dtype=np.float64))
+        return GaussianBelief(found.theta, np.asarray(factor * np.linalg.inv(metric), dtype=np.float64))
 
     @property
     def _lipschitz(self) -> float:

@@ -19,8 +19,9 @@ from tacit._validate import positive
 from tacit.errors import CalibrationError
 from tacit.policies.batch_policy import BatchPolicy, Sums
 from tacit.policies.batches import BatchRows, make_batch_rows, make_clock
+from tacit.policies.beliefs import GaussianBelief, PointBelief
 from tacit.policies.config import PrivateConfig, at_least, choice, configuration, option
-from tacit.policies.shuffle.estimate import Belief, prior
+from tacit.policies.shuffle.estimate import prior
 from tacit.policies.shuffle.learners import Learner, OneNewtonStep, PaperDescent, newest
 from tacit.policies.shuffle.profiles import PROFILES, ShuffleProfile, shuffle_profile
 from tacit.policies.shuffle.releases import PATHS, RowBudget, batch_plan, charged_events, release_sum, row_budget
@@ -79,6 +80,7 @@ class ShuffleGLM(BatchPolicy):
     config: ShuffleConfig
     state: ShuffleState
     coin_count = 1
+    states_propensity = True
 
     def _open_ledger(self) -> None:
         """A ledger for what the tails leave of delta."""
@@ -95,7 +97,7 @@ class ShuffleGLM(BatchPolicy):
             batch=make_clock(),
             rows=make_batch_rows(setting.dim, 0),
             theta=start.theta[None],
-            spread=start.spread[None],
+            spread=start.covariance[None],
             root=np.eye(setting.dim),
             design_ridge=number(),
             constants=ShuffleConstants(
@@ -126,8 +128,10 @@ class ShuffleGLM(BatchPolicy):
         return PaperDescent(self.setting, self._profile, self.config.max_rounds)
 
     @property
-    def estimate(self) -> FloatArray:
-        return newest(self.state).theta.copy()
+    def belief(self) -> PointBelief | GaussianBelief:
+        believed = newest(self.state)
+        # In `tuned` its matrix is a covariance, elsewhere the shape of a confidence set.
+        return believed if self.state.constants.averaged else PointBelief(believed.theta)
 
     @property
     def privacy(self) -> PrivacyReport:
@@ -168,7 +172,7 @@ class ShuffleGLM(BatchPolicy):
     def _fix_choices(self, users: int) -> None:
         if self._profile.averaged:
             # Arms in units of the last estimate's spread, which counts as one user of the design in `users`.
-            self.state.root[:] = np.linalg.cholesky(newest(self.state).spread).T
+            self.state.root[:] = np.linalg.cholesky(newest(self.state).covariance).T
             self.state.design_ridge[()] = 1.0 / users
 
     def _draw_sum(self, protocol: SumProtocol, rows: FloatArray, rng: np.random.Generator) -> Aggregate:
@@ -177,8 +181,8 @@ class ShuffleGLM(BatchPolicy):
     def _learn_from(self, rows: BatchRows, sums: Sums) -> None:
         self._append(self._learner.estimate(self.state, rows, sums))
 
-    def _append(self, belief: Belief) -> None:
+    def _append(self, belief: GaussianBelief) -> None:
         state = self.state
         theta = np.concatenate([state.theta, belief.theta[None]])
-        spread = np.concatenate([state.spread, belief.spread[None]])
+        spread = np.concatenate([state.spread, belief.covariance[None]])
         self.state = state._replace(theta=theta, spread=spread)

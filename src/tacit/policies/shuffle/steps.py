@@ -132,15 +132,20 @@ def _choose(state: ShuffleState, contexts: FloatArray, coins: FloatArray, memo: 
     alive = surviving_arms(state, contexts)
     arm = alive[0]
     if alive.shape[0] > 1:
-        arm = alive[_sample_design(state, contexts, alive, coins[0])]
+        arm = alive[_sample_design(state, contexts, alive, coins)]
+    else:
+        coins[0] = 1.0
     remember_arm(contexts, arm, memo)
     remember_batch(state.batch, memo)
     return int(arm)
 
 
 @inlined_kernel
-def _sample_design(state: ShuffleState, contexts: FloatArray, alive: IntArray, coin: float) -> int:
-    """Position of an arm drawn from the G-optimal design over the scaled survivors (line g_opt_sampling_glm)."""
+def _sample_design(state: ShuffleState, contexts: FloatArray, alive: IntArray, coins: FloatArray) -> int:
+    """Position of an arm drawn from the G-optimal design over the scaled survivors (line g_opt_sampling_glm).
+
+    The coin is spent: what it leaves is the probability of that arm.
+    """
     dim = contexts.shape[1]
     scaled, weights = np.zeros((alive.shape[0], dim)), np.empty(alive.shape[0])
     for position in range(alive.shape[0]):
@@ -155,8 +160,9 @@ def _sample_design(state: ShuffleState, contexts: FloatArray, alive: IntArray, c
         if weights[position] > 0.0:
             drawn = position
             below += weights[position]
-            if coin < below:
+            if coins[0] < below:
                 break
+    coins[0] = weights[drawn]
     return drawn
 
 

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from tacit._validate import nonnegative, positive, share
+from tacit.errors import InvalidInput
 from tacit.estimation.linearised import LinearisedRow, best_row, blended_weight, row_with_scale
-from tacit.linalg.packing import packed_size
-from tacit.policies.config import choice, configuration, option
+from tacit.features.support import Support
+from tacit.linalg.blocks import make_blocks
+from tacit.policies.beliefs import BlockBelief, GaussianBelief
+from tacit.policies.config import at_least, choice, configuration, option
 from tacit.policies.continual_policy import ContinualConfig, ContinualPolicy
+from tacit.policies.notices import size_notices
 from tacit.policies.setting import Setting
-from tacit.policies.stream.steps import StreamConstants, StreamState, make_room
+from tacit.policies.state import size_in_bytes
+from tacit.policies.stream.block_steps import BlockState, make_flat_room
+from tacit.policies.stream.estimate import StreamConstants, make_room
+from tacit.policies.stream.steps import StreamState
 from tacit.privacy.continual import ContinualRelease
 from tacit.privacy.geometric import no_public_rows
 from tacit.typing import count, number
@@ -50,6 +57,26 @@ class StreamConfig(ContinualConfig):
     )
     noise_width: float = option("The same for the part that privacy noise makes.", default=1.0, check=nonnegative)
     prior: float = option("Multiplies the prior precision (d + 2) / S^2.", default=1.0, check=positive)
+    head_start: float | None = option(
+        "Decisions that are added to the weight of every leaf; by default a quarter of those before which noise hides "
+        "what the prior leaves open.",
+        default=None,
+        check=nonnegative,
+    )
+    blocks: int | None = option(
+        "Of how many blocks of equal size the features of an arm fill one, and are 0 in all others: arms with "
+        "parameters of their own. Products of features from two blocks are then not released. A schema says so "
+        "by itself.",
+        default=None,
+        check=at_least(1),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.blocks is not None and self.features is not None:
+            raise InvalidInput("blocks follow from the schema: leave them out where there are features")
+        if self.blocks is not None and self.dim % self.blocks != 0:
+            raise InvalidInput(f"dim must be a multiple of blocks={self.blocks}, not {self.dim}")
 
 
 class StreamGLM(ContinualPolicy):
@@ -71,22 +98,29 @@ class StreamGLM(ContinualPolicy):
     guarantee = "joint"
     config_type = StreamConfig
     config: StreamConfig
-    state: StreamState
 
-    def _make_state(self) -> StreamState:
-        dim = self.setting.dim
-        constants = self._constants()
-        return StreamState(
-            stream=self._open_stream(),
-            played=no_public_rows(packed_size(dim)),
-            theta=np.zeros(dim),
-            covariance=np.eye(dim) * (constants.width**2 / constants.prior),
-            widest=number(constants.width / math.sqrt(constants.prior) * (1.0 + 1e-9)),
-            ticks=count(),
-            solve_at=count(),
-            unsolved=count(),
-            work=make_room(dim),
-            constants=constants,
+    def _make_state(self) -> StreamState | BlockState:
+        constants, support = self._constants(), self.support
+        variance = constants.width**2 / constants.prior
+        shared: dict[str, Any] = {
+            "stream": self._open_stream(),
+            "played": no_public_rows(support.size),
+            "theta": np.zeros(support.dim),
+            "widest": number(math.sqrt(variance) * (1.0 + 1e-9)),
+            "ticks": count(),
+            "solve_at": count(),
+            "unsolved": count(),
+            "axis": np.zeros(support.size),
+            "constants": constants,
+        }
+        if support.dense:
+            start, room = np.eye(support.dim), make_room(support.dim)
+            return StreamState(posterior=start / constants.prior, covariance=start * variance, work=room, **shared)
+        sizes = np.diff(support.starts).tolist()
+        squares = np.concatenate([np.eye(size).ravel() for size in sizes])
+        blocks, flat = make_blocks(support.starts, support.pairs), make_flat_room(max(sizes))
+        return BlockState(
+            posterior=squares / constants.prior, covariance=squares * variance, work=flat, blocks=blocks, **shared
         )
 
     def _constants(self) -> StreamConstants:
@@ -106,6 +140,14 @@ class StreamGLM(ContinualPolicy):
         )
 
     @cached_property
+    def support(self) -> Support:
+        """Which features of an arm can be nonzero together; all of them unless something is known."""
+        if self.config.features is not None:
+            return self.config.features.support
+        blocks, dim = self.config.blocks or 1, self.setting.dim
+        return Support.of_blocks([dim // blocks] * blocks)
+
+    @cached_property
     def _row(self) -> LinearisedRow:
         """What a user contributes, and its bounds."""
         setting, blend, scale = self.setting, self.config.blend, self.config.scale
@@ -113,17 +155,37 @@ class StreamGLM(ContinualPolicy):
             # Rare rewards cost most noise: the secant keeps responses within [-b, R - b].
             blend = usual_blend(self.total_mu) if self.config.base_rate is None else 1.0
         bounds = (setting.link, setting.theta_bound, setting.reward_bound, blend)
-        return best_row(*bounds) if scale is None else row_with_scale(*bounds, scale)
+        if scale is not None:
+            return row_with_scale(*bounds, scale)
+        # Noise in a block's H meets that block's theta alone, whose share of |theta|^2 is that of its coordinates.
+        return best_row(*bounds, share=float(np.max(np.diff(self.support.starts))) / self.support.dim)
+
+    @property
+    def structure(self) -> Support | None:
+        return None if self.support.dense else self.support
+
+    @property
+    def belief(self) -> GaussianBelief | BlockBelief:
+        """The newest estimate and its covariance."""
+        state = self.state
+        if isinstance(state, BlockState):
+            return BlockBelief(state.theta, state.posterior, state.blocks)
+        return GaussianBelief(state.theta, state.posterior)
+
+    def _notices(self) -> tuple[str, ...]:
+        largest = int(np.max(np.diff(self.support.starts)))
+        released = largest * (largest + 1) // 2
+        return super()._notices() + size_notices(released, largest, size_in_bytes(self.state))
 
     @property
     def memo_size(self) -> int:
-        return self.setting.dim + 1
+        return self.row_size + 1
 
     def _plan(self, horizon: int) -> ContinualRelease:
         row, dim = self._row, self.setting.dim
         plan = self._plan_stream(
             "H and score",
-            packed_size(dim) + dim,
+            self.support.size + dim,
             horizon,
             row_bound=row.row_bound,
             row_norm=row.row_norm,
@@ -132,7 +194,21 @@ class StreamGLM(ContinualPolicy):
         )
         # A score coordinate fluctuates with the rewards' variance, at most R^2 / 4, in about half of |x|^2 = 1.
         fluctuation = (row.scale * self.setting.reward_bound) ** 2 / (8.0 * dim)
-        return plan.refined(fluctuation=fluctuation, **self._leaf_terms)
+        return plan.refined(fluctuation=fluctuation, head_start=self._head_start, **self._leaf_terms)
+
+    @property
+    def _head_start(self) -> float:
+        """Of every leaf's weight: what is told before t_0 decisions is told later, where it is worth more.
+
+        The score's noise is about 2 D / (s mu) in each coordinate, H about t mu'(0) / (d + 2) where arms are uniform in
+        the ball, and the prior's standard deviation S / sqrt(d + 2): t_0 is when H times the last equals the first.
+        """
+        if self.config.head_start is not None:
+            return self.config.head_start
+        setting, row = self.setting, self._row
+        noise = 2.0 * row.row_bound / (row.scale * self.total_mu)
+        slope = float(setting.link.derivative(0.0))
+        return float(0.25 * noise * (setting.dim + 2) ** 1.5 / (setting.theta_bound * slope))
 
 
 SMALL_MU: Final = 0.6
