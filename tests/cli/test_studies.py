@@ -14,6 +14,8 @@ from tacit.experiments import reproduce, runner
 from tacit.experiments.published import TABLE1
 from tacit.experiments.reproduce import Line, Study
 from tacit.experiments.results import RunResult
+from tacit.policies.private_policy import PrivatePolicy
+from tacit.policies.registry import make_policy
 
 PNG = b"\x89PNG"
 
@@ -109,6 +111,25 @@ def test_calibrate_joint_states_the_known_scales() -> None:
         assert total == pytest.approx(1.61882**2, rel=1e-3)
 
 
+def test_calibrate_joint_takes_a_base_rate() -> None:
+    """Noise is that of the policy which is told the same."""
+    setting = ["--policy", "stream-glm", "--horizon", "1000", "--theta-norm", "1.5"]
+    plain, shifted = (
+        {report["factorization"]: report["noise_sd"] for report in json.loads(shown.stdout)}
+        for shown in (
+            tacit("calibrate", "joint", *setting, "--json", "-"),
+            tacit("calibrate", "joint", *setting, "--base-rate", "0.08", "--json", "-"),
+        )
+    )
+    assert all(shifted[name] != plain[name] for name in plain)
+    told: dict[str, Any] = {"dim": 5, "horizon": 1000, "theta_bound": 1.5, "epsilon": 1.0, "delta": 1e-5}
+    policy = make_policy("stream-glm", base_rate=0.08, **told)
+    assert isinstance(policy, PrivatePolicy)
+    assert shifted["geometric"] == pytest.approx(policy.noise_scale, rel=1e-3)
+    shown = tacit("calibrate", "joint", *setting, "--base-rate", "0.08")
+    assert "base rate 0.08" in shown.stdout + shown.stderr
+
+
 def test_calibrate_refuses_what_has_no_noise() -> None:
     assert "finite" in tacit("calibrate", "joint", "--epsilon", "inf", code=2).stderr
     assert "joint-glm" in tacit("calibrate", "joint", "--policy", "random", code=2).stderr
@@ -166,6 +187,14 @@ def test_the_leaderboard_tells_policies_a_bound() -> None:
     (row,) = json.loads(shown.stdout)
     assert (row["theta_norm"], row["theta_bound"]) == (3.0, 6.0)
     assert "S = 3 (policies are told 6)" in shown.stderr
+
+
+def test_the_leaderboard_tells_policies_a_base_rate() -> None:
+    narrow = ["--policies", "random", "--contexts", "ball", "--dims", "2", "--links", "logistic", "--horizon", "60"]
+    shown = tacit("bench", "regret", *narrow, "--base-rate", "0.08", "--runs", "1", "--jobs", "1", "--json", "-")
+    (row,) = json.loads(shown.stdout)
+    assert row["base_rate"] == 0.08
+    assert "S = 3, base rate 0.08" in shown.stderr
 
 
 def test_speed_is_measured_and_remembered(tmp_path: Path) -> None:

@@ -28,7 +28,10 @@ class Diary:
         self.events: list[Any] = []
         self._made = 0
 
-    def select(self, contexts: Any) -> tacit.Decision:
+    def as_kernels_take(self, contexts: Any) -> Any:
+        return contexts
+
+    def _select(self, contexts: Any) -> tacit.Decision:
         self.events.append("decides")
         self._made += 1
         return tacit.Decision(0, self._made - 1)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tacit._version import __version__
-from tacit.cli import audit, bench, calibrate, demo, policies, reproduce, simulate, warm
+from tacit.cli import audit, bench, calibrate, demo, plan, policies, reproduce, simulate, warm
 from tacit.cli.shared import FriendlyGroup
 
 app = typer.Typer(
@@ -42,6 +42,7 @@ def options(
 
 app.command("demo")(demo.demo)
 app.command("simulate")(simulate.simulate)
+app.command("plan")(plan.plan)
 app.command("reproduce")(reproduce.reproduce)
 app.command("policies")(policies.policies)
 app.command("audit")(audit.audit)

@@ -9,6 +9,7 @@ import typer
 
 from tacit.cli.shared import (
     CONTEXTS,
+    BaseRate,
     Delta,
     Engine,
     Jobs,
@@ -58,6 +59,7 @@ def regret(
     horizon: Annotated[int, typer.Option(min=1, help="Rounds, T.")] = 5_000,
     theta_norm: ThetaNorm = 3.0,
     theta_bound: ThetaBound = None,
+    base_rate: BaseRate = None,
     rewards: Rewards = "now",
     runs: Runs = 5,
     seed: Seed = 0,
@@ -73,6 +75,7 @@ def regret(
     \b
     Examples:
       tacit bench regret --dims 3 --links probit --runs 3
+      tacit bench regret --contexts ball,news --dims 5 --links logistic --base-rate 0.08 --rewards late
       tacit bench regret --markdown docs/leaderboard.md --journal leaderboard.jsonl
     """
     from tacit.cli import progress
@@ -80,7 +83,7 @@ def regret(
 
     check_writable(markdown, json_file, journal)
     fixed: dict[str, Any] = {"modules": load(module), "arms": arms, "horizon": horizon}
-    fixed |= {"theta_norm": theta_norm, "theta_bound": theta_bound, "delta": delta}
+    fixed |= {"theta_norm": theta_norm, "theta_bound": theta_bound, "base_rate": base_rate, "delta": delta}
     fixed |= {"rewards": chosen_rewards(rewards, "--rewards")}
     kinds = chosen_contexts(contexts, "--contexts")
     varied: dict[str, Any] = {

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli.shared import (
+    BaseRate,
     Delta,
     Json,
     Link,
@@ -34,24 +35,26 @@ def joint(
     dim: Dim = 5,
     link: Link = "logistic",
     theta_norm: Annotated[float, typer.Option(help="Bound on the parameter's length, S.")] = 3.5,
+    base_rate: BaseRate = None,
     policy: Annotated[str, typer.Option(help="A joint-private policy that releases a stream.")] = "joint-glm",
     json_file: Json = None,
 ) -> None:
     """Noise of every release of joint-glm, with the paper's tree and with our near-optimal factorization.
 
     \b
-    Example:
+    Examples:
       tacit calibrate joint --epsilon 4 --delta 0.02 --horizon 15000 --dim 5
+      tacit calibrate joint --policy stream-glm --base-rate 0.08 --theta-norm 1.5
     """
     from tacit.experiments.calibration import joint_report, joint_table
 
     check_writable(json_file)
     names(policy, "--policy", _streamed_policies())
     one(chosen_links(link, "--link"), "--link")
-    reports = joint_report(
-        policy, epsilon=epsilon, delta=delta, horizon=horizon, dim=dim, link=link, theta_norm=theta_norm
-    )
+    setting: dict[str, Any] = {"dim": dim, "link": link, "theta_bound": theta_norm, "base_rate": base_rate}
+    reports = joint_report(policy, epsilon=epsilon, delta=delta, horizon=horizon, **setting)
     title = f"{policy}: epsilon {epsilon:g}, delta {delta:g}, {link}, T = {horizon:,}, d = {dim}, S = {theta_norm:g}"
+    title += "" if base_rate is None else f", base rate {base_rate:g}"
     show(joint_table(title, reports), json_file)
     write_json(reports, json_file)
 

@@ -215,5 +215,13 @@ Journal = Annotated[Path | None, typer.Option(metavar="FILE", help="Finished run
 ThetaBound = Annotated[
     float | None, typer.Option(help="Bound on it that policies are told.", show_default="the length itself")
 ]
+BaseRate = Annotated[
+    float | None,
+    typer.Option(metavar="P", help="Mean reward at score 0, which policies are told.", show_default="the link's"),
+]
 Rewards = Annotated[str, typer.Option(metavar="KIND", help="How rewards come: now, late, held, or one of your own.")]
+SchemaFile = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Simulated users of a schema: a JSON file, or articles, patients, shops."),
+]
 Delta = Annotated[float, typer.Option(help="Privacy delta, between 0 and 1.")]

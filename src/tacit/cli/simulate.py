@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli.shared import (
+    BaseRate,
     Delta,
     Engine,
     Jobs,
@@ -19,6 +20,7 @@ from tacit.cli.shared import (
     Refused,
     Rewards,
     Runs,
+    SchemaFile,
     Seed,
     ThetaBound,
     check_writable,
@@ -39,7 +41,8 @@ if TYPE_CHECKING:
     from tacit.experiments.spec import Experiment
 
 _DEFAULT_POLICIES = ("stream-glm", "joint-glm", "rs-glinucb", "random")
-_OWN_FLAGS = {"theta_bound": "--theta-bound", "base_rate": "--base-rate"} | {
+_DIM, _ARMS = 5, 20
+_OWN_FLAGS = {"theta_bound": "--theta-bound", "base_rate": "--base-rate", "features": "--schema"} | {
     name: f"--{name}" for name in ("dim", "horizon", "link", "epsilon", "delta", "seed")
 }
 
@@ -51,20 +54,24 @@ def simulate(
         typer.Option(metavar="NAME[,NAME...]", help="Policies; see: tacit policies.", show_default="ours, baselines"),
     ] = None,
     link: Link = "logistic",
-    dim: Annotated[int, typer.Option(min=1, help="Features of an arm, d.")] = 5,
-    arms: Annotated[int, typer.Option(min=1, help="Arms in each round, K (assouad has 2 d, news 5).")] = 20,
+    dim: Annotated[int | None, typer.Option(min=1, help="Features of an arm, d.", show_default=str(_DIM))] = None,
+    arms: Annotated[
+        int | None,
+        typer.Option(min=1, help="Arms in each round, K (assouad has 2 d, news 5).", show_default=str(_ARMS)),
+    ] = None,
     horizon: Annotated[int, typer.Option(min=1, help="Rounds, T.")] = 5_000,
     theta_norm: Annotated[float, typer.Option(help="Length of the true parameter, S.")] = 3.0,
     theta_bound: ThetaBound = None,
-    base_rate: Annotated[
-        float | None,
-        typer.Option(metavar="P", help="Mean reward at score 0, which policies are told.", show_default="the link's"),
-    ] = None,
+    base_rate: BaseRate = None,
     epsilon: Annotated[str, typer.Option(metavar="E[,E...]", help="Privacy of private policies; inf: no noise.")] = "4",
     delta: Delta = 1e-5,
     contexts: Annotated[
-        str, typer.Option(metavar="KIND", help="ball, fixed, shift, assouad, news, or one of your own.")
-    ] = "ball",
+        str | None,
+        typer.Option(
+            metavar="KIND", help="ball, fixed, shift, assouad, news, or one of your own.", show_default="ball"
+        ),
+    ] = None,
+    schema: SchemaFile = None,
     rewards: Rewards = "now",
     runs: Runs = 10,
     seed: Seed = 0,
@@ -90,29 +97,27 @@ def simulate(
       tacit simulate --contexts shift --link probit --horizon 20000 --plot regret.png
       tacit simulate --contexts news --dim 25 --theta-bound 12 --rewards late --policy stream-glm,random
       tacit simulate --module my_module --contexts mine
+      tacit simulate --schema articles --base-rate 0.08 --policy stream-glm,random
+      tacit simulate --schema my_schema.json --arms 10 --rewards late
     """
     from tacit.cli import progress
-    from tacit.environments import arms_of
     from tacit.experiments import tables
     from tacit.experiments.spec import Experiment
 
     check_writable(plot, json_file, journal)
     modules = load(module)
     chosen = chosen_policies(policy, "--policy", _DEFAULT_POLICIES)
-    kind = one(chosen_contexts(contexts, "--contexts"), "--contexts")
     base = Experiment(
         policy=chosen[0],
         link=one(chosen_links(link, "--link"), "--link"),
-        dim=dim,
-        arms=arms_of(kind, dim, arms),
         horizon=horizon,
         theta_norm=theta_norm,
         theta_bound=theta_bound,
         base_rate=base_rate,
-        contexts=kind,
         delta=delta,
         modules=modules,
         rewards=chosen_rewards(rewards, "--rewards"),
+        **_world(dim, arms, contexts, schema),
     )
     experiments = _experiments(base, chosen, numbers(epsilon, "--epsilon"), _parse(option or []))
     outcome = progress.run(experiments, runs=runs, seed=seed, jobs=jobs, engine=engine, journal=journal)
@@ -121,10 +126,33 @@ def simulate(
     if plot is not None and outcome.rows:
         from tacit.experiments import plots
 
-        title = f"{link}, d = {dim}, S = {theta_norm:g}, {contexts}{tables.rewards_text(outcome.rows[0])}"
-        plots.curves([(title, outcome.rows)], plot)
+        plots.curves([(_plot_title(base, schema), outcome.rows)], plot)
         messages().print(f"Figure: {plot}")
     outcome.finish()
+
+
+def _world(dim: int | None, arms: int | None, contexts: str | None, schema: str | None) -> dict[str, Any]:
+    """The fields of an experiment that say where it is played: a schema says itself what others are asked for."""
+    from tacit.environments import SCHEMA, arms_of
+
+    if schema is None:
+        kind, features = one(chosen_contexts(contexts or "ball", "--contexts"), "--contexts"), dim or _DIM
+        if kind == SCHEMA:
+            raise Refused("--contexts schema: give the schema itself, --schema FILE")
+        return {"contexts": kind, "dim": features, "arms": arms_of(kind, features, arms or _ARMS)}
+    from tacit.experiments.schemas import load_schema, world_of
+
+    if dim is not None:
+        raise Refused("--dim: it follows from the schema; leave it out beside --schema")
+    if contexts is not None:
+        raise Refused("--contexts: they are simulated users of the schema; leave it out beside --schema")
+    return world_of(load_schema(schema), arms)
+
+
+def _plot_title(base: Experiment, schema: str | None) -> str:
+    where = base.contexts if schema is None else f"users of {schema}"
+    late = "" if base.rewards == "now" else f", rewards {base.rewards}"
+    return f"{base.link}, d = {base.dim}, S = {base.theta_norm:g}, {where}{late}"
 
 
 def _parse(texts: list[str]) -> dict[str, Any]:

@@ -30,8 +30,9 @@ def warm(
     from tacit.experiments import compiling
 
     chosen = [compiling.example(name) for name in chosen_policies(policies, "--policies")]
-    left = compiling.missing(chosen)
+    left = compiling.missing([*chosen, *map(compiling.with_features, chosen)])
     if left and not can_write():
         raise Refused(f"cannot write {cache_root() or 'a cache: there is no home'}; name a folder with TACIT_CACHE")
     progress.compile_missing(left, jobs)
-    messages().print(f"{len(chosen)} policies are compiled, {len(left)} of them now. Folder: {cache_root()}")
+    now = len({experiment.policy for experiment in left})
+    messages().print(f"{len(chosen)} policies are compiled, {now} of them now. Folder: {cache_root()}")

@@ -4,8 +4,12 @@ from tacit.environments import synthetic as _synthetic  # registers kinds of the
 
 # isort: split
 from tacit.environments import news as _news
+
+# isort: split
+from tacit.environments import records as _records
 from tacit.environments.arrivals import ARRIVALS, NEVER, NOW, ArrivalKind, arrival_kind, register_arrivals
 from tacit.environments.environment import Environment, make_environment
+from tacit.environments.records import SCHEMA, offered_arms
 from tacit.environments.registry import (
     ENVIRONMENTS,
     EnvironmentKind,
@@ -20,6 +24,7 @@ __all__ = [
     "ENVIRONMENTS",
     "NEVER",
     "NOW",
+    "SCHEMA",
     "ArrivalKind",
     "Block",
     "Environment",
@@ -30,8 +35,9 @@ __all__ = [
     "arrival_kind",
     "environment_kind",
     "make_environment",
+    "offered_arms",
     "register_arrivals",
     "register_environment",
 ]
 
-del _news, _synthetic
+del _news, _records, _synthetic

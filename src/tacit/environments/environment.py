@@ -12,6 +12,7 @@ from tacit._compile import entry
 from tacit.environments.registry import EnvironmentKind, environment_kind
 from tacit.environments.setting import Block, Setting
 from tacit.errors import InvalidInput
+from tacit.features import Schema
 from tacit.glm.links import LinkForm, get_link, sample_reward
 from tacit.glm.shifted import with_base_rate
 from tacit.typing import FloatArray
@@ -98,7 +99,12 @@ def make_environment(
     theta_norm: float,
     contexts: str = "ball",
     base_rate: float | None = None,
+    schema: Schema | None = None,
 ) -> Environment:
-    """An environment by the names that the command line uses; ``base_rate`` is the mean of arms whose score is 0."""
+    """An environment by the names that the command line uses; ``base_rate`` is the mean of arms whose score is 0.
+
+    ``schema`` is that of the users whom ``contexts="schema"`` simulates.
+    """
     shifted = with_base_rate(get_link(link), base_rate)
-    return Environment(Setting(shifted, dim, arms, horizon, theta_norm), environment_kind(contexts))
+    setting = Setting(shifted, dim, arms, horizon, theta_norm, schema=schema)
+    return Environment(setting, environment_kind(contexts))

@@ -10,8 +10,9 @@ import numpy as np
 
 from tacit._compile import entry
 from tacit._validate import integer_at_least, positive
+from tacit.features import Schema
 from tacit.glm.links import Link, LinkForm, mean
-from tacit.linalg.solve import dot
+from tacit.linalg.solve import dot, four_dots
 from tacit.typing import FloatArray
 
 _BLOCK_NUMBERS = 1 << 17
@@ -49,6 +50,8 @@ class Setting:
     """Length of theta*, S."""
     reward_bound: float | None = field(default=None, kw_only=True)
     """R, where it is not to be the link's own; see ``largest_reward``."""
+    schema: Schema | None = field(default=None, kw_only=True)
+    """What is known of users and arms, where they are those of a schema."""
 
     def __post_init__(self) -> None:
         integer_at_least("dim", self.dim, 1)
@@ -100,5 +103,9 @@ def orient(contexts: FloatArray, theta: FloatArray) -> None:
 def fill_means(link: LinkForm, theta: FloatArray, contexts: FloatArray, means: FloatArray) -> None:
     """Mean reward of every arm in every round."""
     for t in range(contexts.shape[0]):
-        for k in range(contexts.shape[1]):
-            means[t, k] = mean(link, dot(contexts[t, k], theta))
+        for start in range(0, contexts.shape[1], 4):
+            k = start
+            for score in four_dots(contexts[t], start, theta):
+                if k < contexts.shape[1]:
+                    means[t, k] = mean(link, score)
+                k += 1

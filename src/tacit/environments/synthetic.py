@@ -10,7 +10,9 @@ import numpy as np
 from tacit._compile import entry
 from tacit.environments.registry import register_environment
 from tacit.environments.setting import Rounds, Setting
-from tacit.linalg.solve import dot
+from tacit.errors import InvalidInput
+from tacit.linalg.solve import four_squares
+from tacit.linalg.vectors import scale_line
 from tacit.typing import FloatArray
 
 SHIFT_SCALE = 0.02
@@ -54,6 +56,29 @@ def assouad(rng: np.random.Generator, setting: Setting) -> Iterator[Rounds]:
         yield setting.rounds(np.tile(arms, (rounds, 1, 1)), theta)
 
 
+def _check_blocks(setting: Setting) -> None:
+    if setting.dim % setting.arms != 0:
+        raise InvalidInput(
+            f"the environment 'blocks' has parameters of their own for each arm: dim must be a multiple of "
+            f"arms={setting.arms}, not {setting.dim}"
+        )
+
+
+@register_environment("blocks", check=_check_blocks)
+def blocks(rng: np.random.Generator, setting: Setting) -> Iterator[Rounds]:
+    """Arms with parameters of their own: each has a block of the features of one user, (1, Gaussian), of norm 1."""
+    theta, arms = setting.draw_theta(rng), setting.arms
+    size = setting.dim // arms
+    for rounds in setting.block_sizes():
+        users = rng.standard_normal((rounds, size))
+        users[:, 0] = 1.0
+        users /= np.linalg.norm(users, axis=1, keepdims=True)
+        contexts = np.zeros((rounds, arms, arms, size))
+        for arm in range(arms):
+            contexts[:, arm, arm] = users
+        yield setting.rounds(contexts.reshape(rounds, arms, setting.dim), theta)
+
+
 def assouad_theta(rng: np.random.Generator, setting: Setting) -> FloatArray:
     """Perturbations of d / sqrt(T) along each axis: too small to tell apart early, too large to ignore."""
     size = min(setting.dim / math.sqrt(setting.horizon), setting.theta_norm / math.sqrt(setting.dim))
@@ -72,7 +97,9 @@ def scale_to_ball(points: FloatArray, uniforms: FloatArray) -> None:
     """Turn Gaussian vectors into uniform points of the ball: radius U^(1/d)."""
     power = 1.0 / points.shape[2]
     for t in range(points.shape[0]):
-        for k in range(points.shape[1]):
-            radius = uniforms[t, k] ** power / math.sqrt(dot(points[t, k], points[t, k]))
-            for i in range(points.shape[2]):
-                points[t, k, i] *= radius
+        for start in range(0, points.shape[1], 4):
+            k = start
+            for square in four_squares(points[t], start):
+                if k < points.shape[1]:
+                    scale_line(uniforms[t, k] ** power / math.sqrt(square), points[t, k])
+                k += 1

@@ -16,25 +16,16 @@ from tacit.privacy.factorization import FACTORIZATIONS, make_factorization, wors
 Report = dict[str, Any]
 
 
-def joint_report(
-    policy: str, *, epsilon: float, delta: float, horizon: int, dim: int, link: str, theta_norm: float
-) -> list[Report]:
-    """The releases of ``policy``, once for each factorization: the streams, then the optimizer's calls."""
+def joint_report(policy: str, *, epsilon: float, delta: float, horizon: int, **setting: Any) -> list[Report]:
+    """The releases of ``policy``, once for each factorization: the streams, then the optimizer's calls.
+
+    ``setting`` is what else `make_policy` is told: ``dim``, ``link``, ``theta_bound``, ``base_rate``.
+    """
     if not math.isfinite(epsilon):
         raise InvalidInput("epsilon must be finite: with epsilon = inf there is no noise to calibrate")
     reports: list[Report] = []
     for name in FACTORIZATIONS:
-        made = make_policy(
-            policy,
-            dim=dim,
-            horizon=horizon,
-            epsilon=epsilon,
-            delta=delta,
-            link=link,
-            theta_bound=theta_norm,
-            seed=0,
-            factorization=name,
-        )
+        made = make_policy(policy, horizon=horizon, epsilon=epsilon, delta=delta, seed=0, factorization=name, **setting)
         if not isinstance(made, ContinualPolicy):
             raise InvalidInput(f"{policy} does not learn through a continual release: there is nothing to calibrate")
         reports += [*_streams(made, name, horizon), *_calls(made, name)]

@@ -22,7 +22,9 @@ from tacit._compile.kernels import known
 from tacit._compile.kinds import Kinds, found
 from tacit._compile.places import cache_root
 from tacit.experiments.engines import make_engine
+from tacit.experiments.schemas import world_of
 from tacit.experiments.spec import Experiment, for_each_epsilon
+from tacit.features import Category, Number, Schema
 from tacit.policies.registry import policy_class
 
 _ROUNDS, _SINGLE = 40, 3
@@ -40,11 +42,21 @@ def _rehearse(experiment: Experiment) -> None:
     short = replace(experiment, horizon=_ROUNDS, arms=min(experiment.arms, _MOST_ARMS), options=options)
     if experiment.contexts == "assouad":
         short = replace(short, arms=experiment.arms)
+    schema = experiment.features()
+    if schema is not None:
+        short = replace(short, **world_of(_small(schema)))
     policy = short.make_policy(0)
     for block in short.environment().blocks(np.random.default_rng(0)):
         policy.play(block.contexts, block.rewards)
         for arms in block.contexts[:_SINGLE]:
-            policy.update(policy.select(arms), 0.0)
+            decision = policy.select(arms) if schema is None else policy.select(arms=[{"arm": 0}, {"arm": 1}])
+            policy.update(decision, 0.0)
+
+
+def _small(schema: Schema) -> Schema:
+    """A schema of a few coordinates that needs the same kernels: interpreted rounds of a large one take long."""
+    arm = Category("arm", [0, 1])
+    return Schema(arm=[Number("arm", 0, 1)]) if schema.support.dense else Schema(arm=[arm], per_arm="arm")
 
 
 def example(policy: str) -> Experiment:
@@ -52,6 +64,11 @@ def example(policy: str) -> Experiment:
     link = next(iter(policy_class(policy).links))
     base = Experiment(policy=policy, link=link, dim=3, arms=5, horizon=100, theta_norm=2.0, delta=1e-5)
     return for_each_epsilon(base, [4.0])[0]
+
+
+def with_features(experiment: Experiment) -> Experiment:
+    """The same with a schema: records are encoded by kernels too, and blocks of features have steps of their own."""
+    return replace(experiment, **world_of(Schema(arm=[Category("arm", [0, 1])], per_arm="arm")))
 
 
 def missing(experiments: Sequence[Experiment]) -> list[Experiment]:
@@ -112,5 +129,7 @@ def _mark(experiment: Experiment) -> Path | None:
     root = cache_root()
     if root is None or experiment.modules:
         return None
-    kind = digest(experiment.policy, json.dumps(experiment.options, sort_keys=True, default=str))
+    schema = experiment.features()
+    structure = () if schema is None else ("dense",) if schema.support.dense else ("blocks",)
+    kind = digest(experiment.policy, json.dumps(experiment.options, sort_keys=True, default=str), *structure)
     return root / package_fingerprint() / f"compiled-{experiment.policy}-{kind}"

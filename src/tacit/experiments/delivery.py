@@ -33,9 +33,10 @@ class Delivery:
             return self._policy.play(block.contexts, block.rewards)
         delays = self._kind.delays(self._rng, block.rewards, self._setting)
         arms = np.empty(len(delays), dtype=np.int64)
-        for t, contexts in enumerate(block.contexts):
+        admitted = self._policy.as_kernels_take(block.contexts)  # what a schema encoded is taken here too
+        for t in range(arms.size):
             self._report()
-            decision = self._policy.select(contexts)
+            decision = self._policy._select(admitted[t : t + 1])
             arm = arms[t] = decision.arm
             delay = delays.item(t, arm)
             if delay != NEVER:

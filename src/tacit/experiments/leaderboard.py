@@ -9,7 +9,7 @@ from typing import Any
 from tacit.environments import arms_of
 from tacit.experiments.results import Row
 from tacit.experiments.spec import Experiment, combinations, for_each_epsilon
-from tacit.experiments.tables import Table, epsilon_text, mean_and_error, median, norm_text, rewards_text
+from tacit.experiments.tables import Table, base_text, epsilon_text, mean_and_error, median, norm_text, rewards_text
 from tacit.policies.registry import policy_class
 
 
@@ -51,7 +51,8 @@ def _title(rows: Sequence[Row]) -> str:
     if not rows:
         return "Leaderboard: no run was finished"
     row = rows[0]
-    return f"Leaderboard: T = {row['horizon']:,}, {norm_text(row)}{rewards_text(row)}, {row['runs']} runs"
+    told = f"{norm_text(row)}{base_text(row)}{rewards_text(row)}"
+    return f"Leaderboard: T = {row['horizon']:,}, {told}, {row['runs']} runs"
 
 
 def _kinds(group: Sequence[Row]) -> set[str]:

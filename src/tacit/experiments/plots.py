@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib
+import numpy as np
 
 matplotlib.use("Agg")  # no window, whatever the machine has
 
@@ -15,6 +17,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from tacit.experiments.plan import Plan
+from tacit.experiments.plan_tables import rounded
 from tacit.experiments.results import Row
 from tacit.experiments.tables import epsilon_text
 
@@ -197,6 +201,30 @@ def _epsilon_axes(axis: Axes, rows: Sequence[Row], published: dict[float, float]
     _plain_log_ticks(axis)
     row = rows[0]
     axis.set_title(f"What privacy costs after {row['horizon']:,} rounds ({row['link']}, d = {row['dim']})")
+
+
+def gains(expected: Plan, path: Path) -> None:
+    """Share of what is to be gained over random arms against decisions, with bands of one standard error."""
+    figure, (axis,) = _sheet(1)
+    for number, outlook in enumerate(expected.outlooks):
+        off = math.isinf(outlook.epsilon)
+        colour = _GREY if off else (_RED, _BLUE, _GREEN, _ORANGE, _SKY, _PINK, _BLACK)[number % 7]
+        pays = "" if outlook.pays_from is None else f", pays from {rounded(outlook.pays_from)}"
+        label = f"{'noise off' if off else f'ε = {outlook.epsilon:g}'}{pays}"
+        axis.plot(expected.marks, outlook.curve, color=colour, linestyle=_DASHES[number % 5], label=label)
+        low, high = (np.array(outlook.curve) + sign * np.array(outlook.curve_se) for sign in (-1.0, 1.0))
+        axis.fill_between(expected.marks, low, high, color=colour, alpha=0.2, linewidth=0)
+        if outlook.pays_from is not None:
+            height = outlook.curve[expected.marks.index(outlook.pays_from)]
+            axis.plot([outlook.pays_from], [height], color=colour, marker="o", markersize=7)
+    axis.axhline(0.0, color=_BLACK, linewidth=0.8)
+    lowest = min(min(outlook.curve) for outlook in expected.outlooks)
+    axis.set(xscale="log", xlabel="decisions", ylabel="gain until then (random arms 0, best arms 1)")
+    axis.set(xlim=(expected.marks[0], expected.marks[-1]), ylim=(max(-0.5, min(-0.05, 1.1 * lowest)), 1.0))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axis.set_title(f"Random arms earn {expected.random_rate:.1%}, the best ones {expected.best_rate:.1%}")
+    _legend(axis, [outlook.curve[-1] for outlook in expected.outlooks])
+    _save(figure, path)
 
 
 def cost(rows: Sequence[Row], path: Path) -> None:

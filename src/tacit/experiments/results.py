@@ -38,9 +38,10 @@ def regret_curve(regrets: FloatArray) -> list[float]:
 
 
 def described(experiment: Experiment) -> Row:
-    """The part of a row that says what was run; ``base_rate`` and ``rewards`` only where they are not as usual."""
+    """The part of a row that says what was run; what is not as usual is named only where it is not."""
     shifted = {} if experiment.base_rate is None else {"base_rate": experiment.base_rate}
     rewards = {} if experiment.rewards == NOW else {"rewards": experiment.rewards}
+    schema = {} if experiment.schema is None else {"schema": experiment.schema_digest}
     return (
         shifted
         | {
@@ -58,6 +59,7 @@ def described(experiment: Experiment) -> Row:
             "modules": list(experiment.modules),
         }
         | rewards
+        | schema
     )
 
 
@@ -85,7 +87,7 @@ def row(experiment: Experiment, results: list[RunResult], seed: int) -> Row:
     }
 
 
-_OF_A_WORLD = ("link", "dim", "arms", "horizon", "theta_norm", "contexts", "rewards", "base_rate", "seed")
+_OF_A_WORLD = ("link", "dim", "arms", "horizon", "theta_norm", "contexts", "rewards", "base_rate", "schema", "seed")
 
 
 def with_gains(rows: list[Row]) -> list[Row]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,23 +20,40 @@ from tacit.experiments.results import Row, RunResult, regret_curve, row, with_ga
 from tacit.experiments.spec import Experiment
 from tacit.extensions import Extension, load_again, load_modules
 from tacit.policies.private_policy import PrivatePolicy
+from tacit.typing import FloatArray
+
+
+class Played(NamedTuple):
+    """What the rounds of one run were worth."""
+
+    regrets: FloatArray
+    rewards: FloatArray
+    us_per_round: float
+    epsilon_spent: float | None
 
 
 def run_once(experiment: Experiment, seed: int, run: int) -> RunResult:
-    """Play one run from its own seeds."""
+    """Play one run from its own seeds, and keep its curve."""
+    played = play_once(experiment, seed, run)
+    return RunResult(regret_curve(played.regrets), played.us_per_round, played.epsilon_spent)
+
+
+def play_once(experiment: Experiment, seed: int, run: int) -> Played:
+    """Play one run from its own seeds: regret and reward of every round."""
     world_seed, policy_seed, delay_seed = np.random.SeedSequence([seed, run]).spawn(3)
     policy = experiment.make_policy(int(policy_seed.generate_state(1, np.uint64)[0]))
     world = experiment.environment()
     delivery = Delivery(policy, experiment.arrivals(), world.setting, np.random.default_rng(delay_seed))
-    regrets = np.empty(experiment.horizon)
+    regrets, rewards = np.empty(experiment.horizon), np.empty(experiment.horizon)
     played, started = 0, time.perf_counter()
     for block in world.blocks(np.random.default_rng(world_seed)):
         arms = delivery.play(block)
-        regrets[played : played + arms.size] = block.regrets[np.arange(arms.size), arms]
+        rounds, chosen = slice(played, played + arms.size), (np.arange(arms.size), arms)
+        regrets[rounds], rewards[rounds] = block.regrets[chosen], block.rewards[chosen]
         played += arms.size
     elapsed = time.perf_counter() - started
     spent = policy.ledger.epsilon_spent if isinstance(policy, PrivatePolicy) else None
-    return RunResult(regret_curve(regrets), 1e6 * elapsed / experiment.horizon, spent)
+    return Played(regrets, rewards, 1e6 * elapsed / experiment.horizon, spent)
 
 
 def prepare(experiment: Experiment, rounds: int = 1024) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.environments import NOW, ArrivalKind, Environment, arrival_kind, make_environment
 from tacit.extensions import load_modules
+from tacit.features import Schema
 from tacit.policies.registry import make_policy, policy_class
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Experiment:
     """Modules that register the policy, the link or the environment; every process that takes part imports them."""
     rewards: str = NOW
     """How rewards come (`tacit.environments.arrivals`)."""
+    schema: dict[str, Any] | None = None
+    """What `tacit.features.Schema.to_json` gives, for ``contexts="schema"``; the policy has it too."""
 
     @property
     def label(self) -> str:
@@ -63,12 +66,22 @@ class Experiment:
             "theta_bound",
             "base_rate",
             "modules",
+            "schema",
         ):  # an experiment without them keeps the digest that it had before them
             if not told[key]:
                 del told[key]
         if self.rewards == NOW:
             del told["rewards"]
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        return _digest(told)
+
+    @property
+    def schema_digest(self) -> str:
+        """Identifies the schema in rows; its hash keys are part of it."""
+        return _digest(self.schema)
+
+    def features(self) -> Schema | None:
+        """The schema of users and arms, where there is one."""
+        return None if self.schema is None else Schema.from_json(self.schema)
 
     def environment(self) -> Environment:
         """The environment; the one place where theta* is known."""
@@ -81,6 +94,7 @@ class Experiment:
             theta_norm=self.theta_norm,
             contexts=self.contexts,
             base_rate=self.base_rate,
+            schema=self.features(),
         )
 
     def arrivals(self) -> ArrivalKind:
@@ -90,20 +104,25 @@ class Experiment:
 
     def make_policy(self, seed: int) -> Policy:
         """A fresh policy, told public constants only."""
-        largest_reward = self.environment().setting.largest_reward
+        setting = self.environment().setting
         return make_policy(
             self.policy,
             dim=self.dim,
+            features=setting.schema,
             horizon=self.horizon,
             epsilon=self.epsilon,
             delta=self.delta,
             link=self.link,
             base_rate=self.base_rate,
             theta_bound=self.told_bound,
-            reward_bound=largest_reward,
+            reward_bound=setting.largest_reward,
             seed=seed,
             **self.options,
         )
+
+
+def _digest(told: Any) -> str:
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def combinations(fixed: Mapping[str, Any], varied: Mapping[str, Sequence[Any]]) -> Iterator[Experiment]:

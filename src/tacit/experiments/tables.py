@@ -127,6 +127,11 @@ def norm_text(row: Row) -> str:
     return f"S = {row['theta_norm']:g}{told}"
 
 
+def base_text(row: Row) -> str:
+    """The base rate, where one is told."""
+    return f", base rate {row['base_rate']:g}" if "base_rate" in row else ""
+
+
 def rewards_text(row: Row) -> str:
     """How rewards come, where not at once."""
     return f", rewards {row['rewards']}" if "rewards" in row else ""
@@ -149,11 +154,10 @@ def _setting(rows: Sequence[Row]) -> str:
     if not rows:
         return "Cumulative regret: no run was finished"
     row = rows[0]
-    base = f", base rate {row['base_rate']:g}" if "base_rate" in row else ""
     delta = next((f", delta = {row['delta']:g}" for row in rows if row["delta"] is not None), "")
     return (
         f"Cumulative regret: {row['link']}, d = {row['dim']}, K = {row['arms']}, T = {row['horizon']:,}, "
-        f"{norm_text(row)}{base}, contexts {row['contexts']}{rewards_text(row)}{delta}"
+        f"{norm_text(row)}{base_text(row)}, contexts {row['contexts']}{rewards_text(row)}{delta}"
     )
 
 
