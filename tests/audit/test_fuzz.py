@@ -35,6 +35,7 @@ CALLS = int(os.environ.get("TACIT_FUZZ_CALLS", "0"))
 STEPS = 40
 EXAMPLES = max(2, CALLS // (STEPS * len(POLICIES)))
 DIM = 2
+WINDOW = 12
 COUNT = {"calls": 0}
 
 good_arms = st.integers(1, 5).flatmap(
@@ -68,10 +69,15 @@ class Fuzz(RuleBasedStateMachine):
 
     name = "random"
 
-    @initialize(seed=st.one_of(st.none(), st.integers(0, 3)), horizon=st.sampled_from([None, 30, 200]))
-    def make(self, seed: int | None, horizon: int | None) -> None:
+    @initialize(
+        seed=st.one_of(st.none(), st.integers(0, 3)),
+        horizon=st.sampled_from([None, 30, 200]),
+        age=st.sampled_from([None, 1, 5]),
+    )
+    def make(self, seed: int | None, horizon: int | None, age: int | None) -> None:
         options: dict[str, Any] = {"dim": DIM, "horizon": horizon, "theta_bound": 1.5, "seed": seed}
-        options["reward_window"] = 12
+        self.age = None if policy_class(self.name).guarantee == "shuffle" else age  # which refuses it
+        options |= {"reward_window": WINDOW} if self.age is None else {"reward_age": self.age}
         if policy_class(self.name).guarantee != "none":
             options |= {"epsilon": 4.0, "delta": 1e-3}
         try:
@@ -81,6 +87,10 @@ class Fuzz(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp())
         self.waiting: list[int] = []
         self.done: list[int] = []
+        self.first = 0
+        """Id of the first decision: ids of policies without a seed begin anywhere."""
+        self.ticked = 0
+        """Decisions before the last tick: those that were as old as ``age`` then have expired."""
         self.spent = 0.0
 
     def teardown(self) -> None:
@@ -103,26 +113,39 @@ class Fuzz(RuleBasedStateMachine):
     @rule(arms=good_arms)
     def select(self, arms: Any) -> None:
         COUNT["calls"] += 1
+        self.ticked = self.policy.decisions
         decision = self.policy.select(arms)
         assert 0 <= decision.arm < len(arms)
-        self.waiting.append(decision.id)
+        self._wait([decision.id])
 
     @rule(arms=good_arms, users=st.integers(0, 4))
     def select_batch(self, arms: Any, users: int) -> None:
         COUNT["calls"] += 1
+        self.ticked = self.policy.decisions if users else self.ticked
         batch = np.tile(np.asarray(arms), (users, 1, 1)) if users else np.zeros((0, 1, DIM))
-        self.waiting += [answer.id for answer in self.policy.select_batch(batch) if isinstance(answer, Decision)]
+        self._wait([answer.id for answer in self.policy.select_batch(batch) if isinstance(answer, Decision)])
+
+    def _wait(self, identities: list[int]) -> None:
+        if identities:
+            self.first = identities[-1] - self.policy.decisions + 1
+        self.waiting += identities
 
     @precondition(lambda self: self.waiting)
     @rule(which=st.integers(0, 100), reward=st.floats(0.0, 1.0))
     def update(self, which: int, reward: float) -> None:
         COUNT["calls"] += 1
         identity = self.waiting.pop(which % len(self.waiting))
-        if identity < self.policy.decisions - 12:
-            self._refused(self.policy.update, identity, reward)  # expired
+        if self._has_expired(identity):
+            self._refused(self.policy.update, identity, reward)
         else:
             self.policy.update(identity, reward)
         self.done.append(identity)
+
+    def _has_expired(self, identity: int) -> bool:
+        number = identity - self.first
+        if self.age is not None:
+            return number <= self.ticked - self.age
+        return number < self.policy.decisions - WINDOW
 
     @precondition(lambda self: self.done)
     @rule(which=st.integers(0, 100))
@@ -151,6 +174,7 @@ class Fuzz(RuleBasedStateMachine):
     def play(self, rounds: int) -> None:
         COUNT["calls"] += 1
         self.policy.play(np.full((rounds, 2, DIM), 0.4), np.ones((rounds, 2)))
+        self.ticked = self.policy.decisions - 1 if rounds else self.ticked
 
     @rule(copy=st.booleans())
     def save_and_load(self, copy: bool) -> None:

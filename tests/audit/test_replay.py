@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tacit.audit import evidence
 from tacit.audit.attacks import attack_by_probes, attack_policy
-from tacit.audit.cases import CASES, DRIVES, Case, audited_policy, replay_many, replay_one
+from tacit.audit.cases import CASES, DRIVES, Case, Replays, audited_policy, replay_many, replay_one
 from tacit.audit.drives import driven_world
 from tacit.audit.joint_draws import joint_findings
 from tacit.audit.replay import own_registry, replay
@@ -17,6 +19,7 @@ from tacit.audit.worlds import NEVER, Row, World, make_world, opposite_rows
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import POLICIES, make_policy, policy_class
 from tacit.policies.state import public_part
+from tacit.privacy.gaussian import mu_from
 
 DELTA = 1e-5
 
@@ -168,3 +171,14 @@ def test_attack_by_arms_stays_below_the_claim() -> None:
     samples = attack_by_probes(CASES["stream-glm"], 4.0, DELTA, 100, 5)
     assert np.ptp(samples.first) > 0.0
     assert gaussian_bound(samples, DELTA, threshold=None).epsilon <= 4.0
+
+
+def test_a_bound_is_stated_at_the_delta_of_its_own_claim() -> None:
+    """Some drives have a budget of their own: its epsilon must not stand beside a bound for another delta."""
+    case = replace(CASES["stream-glm"], settings=({"horizon": 40, "epsilon": 8.0, "delta": 0.02},))
+    task = evidence.Task("driven", "stream-glm", 1, 4.0, 1e-5)
+    result = Replays("stream-glm", 4.0, 1e-5, worst=1.0, mu=mu_from(8.0, 0.02))
+    found = evidence._replayed(task, case, result, "replay, driven")
+    assert found.claim == 8.0
+    assert found.lower_bound == pytest.approx(8.0)
+    assert "at delta 0.02" in found.detail

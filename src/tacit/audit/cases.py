@@ -51,6 +51,8 @@ class Case:
     """Who chooses the two rows; all that there are by default."""
     driven: bool = False
     """Whether the other users push the policy to where its bounds are attained (`tacit.audit.drives`)."""
+    user: int | None = None
+    """Whose row is replaced; somebody's by chance unless given."""
     note: str = ""
 
     def turn(self, index: int) -> Adversary:
@@ -81,6 +83,11 @@ _STREAMS: Final = (
     {"horizon": 40, "factorization": "toeplitz"},
     {"horizon": None, "factorization": "toeplitz"},
 )
+_STRUCTURED: Final = (
+    {"horizon": 40, "dim": 6, "blocks": 3},
+    {"horizon": None, "dim": 4, "blocks": 2, "noise": "exact"},
+    {"horizon": 32, "dim": 4, "blocks": 2, "factorization": "tree"},
+)
 _PLAIN: Final = (
     {"horizon": 40},
     {"horizon": None},
@@ -95,7 +102,9 @@ CASES: Final[Mapping[str, Case]] = MappingProxyType(
         case.policy: case
         for case in (
             Case(
-                "stream-glm", _STREAMS, note="the bound is attained at |theta| = S and for a row in the first leaf only"
+                "stream-glm",
+                (*_STREAMS, *_STRUCTURED),
+                note="the bound is attained at |theta| = S and for a row in the first leaf only",
             ),
             Case(
                 "joint-glm",
@@ -152,7 +161,8 @@ DRIVES: Final[Mapping[str, Sequence[Case]]] = MappingProxyType(
                 "stream-glm",
                 (
                     {"horizon": None, "factorization": "tree", "epsilon": 100.0, "theta_bound": 0.5, "dim": 2},
-                    {"horizon": None, "epsilon": 100.0, "dim": 2},
+                    # With a head start, leaves of so short a run are a part of the first column only.
+                    {"horizon": None, "epsilon": 100.0, "dim": 2, "head_start": 0.0},
                 ),
                 users=56,
                 adversaries=(largest_contribution, late_rows),
@@ -197,7 +207,16 @@ DRIVES: Final[Mapping[str, Sequence[Case]]] = MappingProxyType(
                 note="theory charges 2 L, a triangle inequality: two opposite gradients of full length do not exist",
             ),
         ),
-        "joint-linucb": (Case("joint-linucb", ({"horizon": 40},), groups=False, adversaries=(largest_contribution,)),),
+        "joint-linucb": (
+            Case(
+                "joint-linucb",
+                ({"horizon": 40}, {"horizon": None, "noise": "exact"}),
+                groups=False,
+                absent=False,  # a reward that comes late is in a later leaf, where less is attained
+                adversaries=(largest_contribution,),
+                user=0,  # the first leaf, whose column has the whole norm
+            ),
+        ),
         "shuffle-glm": (
             Case(
                 "shuffle-glm",
@@ -338,4 +357,5 @@ def _world(case: Case, index: int, policy: PrivatePolicy, adversary: Adversary, 
     late, group = case.absent and rng.random() < 0.35, 3 if case.groups and rng.random() < 0.25 else 1
     boundary = policy.setting.horizon is None and policy.guarantee == "joint" and index % 2 == 0
     user = int(rng.choice(_BOUNDARIES)) if boundary else None
+    user = user if case.user is None else case.user
     return make_world(rng, policy, adversary, users=case.users, late=late, user=user, save_at=save_at, group=group)

@@ -194,8 +194,9 @@ def _replayed(task: Task, case: Case, result: Replays, method: str) -> Evidence:
     detail += f"; {case.note}" if case.note and min(result.kinds.values(), default=0.0) < 0.95 else ""
     if result.divergences:
         detail = f"{len(result.divergences)} pairs diverge: {result.divergences[0]}"
-    claim = float(case.settings[0].get("epsilon", task.epsilon))
-    bound = epsilon_from(result.mu, task.delta)
+    claim, delta = (float(case.settings[0].get(key, getattr(task, key))) for key in ("epsilon", "delta"))
+    bound = epsilon_from(result.mu, delta)
+    detail += f"; at delta {delta:g}" if delta != task.delta else ""
     verdict = REFUTED if wrong else HOLDS
     return Evidence(task.name, claim, bound, method, result.pairs, verdict, detail)
 

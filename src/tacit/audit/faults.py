@@ -18,7 +18,7 @@ from tacit._compile import as_entry
 from tacit.errors import CannotMark
 from tacit.estimation import plan, sensitivity
 from tacit.estimation.newton import NoisyNewton
-from tacit.policies import admission, continual_policy, one_life, persistence, policy, steps
+from tacit.policies import admission, arm_forms, continual_policy, one_life, persistence, policy, steps
 from tacit.policies.baselines.joint_linucb import JointLinUcb
 from tacit.policies.batch_policy import BatchPolicy
 from tacit.policies.batches import CLOSE, OPEN
@@ -28,7 +28,7 @@ from tacit.policies.joint import policy as joint_policy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.publisher import Publisher
 from tacit.privacy import continual, noise
-from tacit.privacy.geometric import GeometricLeaves, next_boundary, noise_steps
+from tacit.privacy.geometric import GeometricLeaves, next_boundary, noise_steps, open_weight
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.randomness import Randomness
 from tacit.privacy.tree import TreeNodes
@@ -97,8 +97,8 @@ def weight_of_the_next_leaf() -> tuple[Change, ...]:
     def leaf(self: Publisher, stream: continual.Stream, draws: FloatArray, users: int) -> bool:
         leaves = stream.mechanism
         if isinstance(leaves, GeometricLeaves) and continual.leaf_is_due(stream):
-            weight = int(leaves.boundary[()])
-            stream.leaf[:] *= next_boundary(weight, int(leaves.decisions[()])) / weight
+            boundary, weight = int(leaves.boundary[()]), int(open_weight(leaves))
+            stream.leaf[:] *= (next_boundary(boundary, int(leaves.decisions[()])) - boundary + weight) / weight
         return original(self, stream, draws, users)
 
     return ((Publisher, "leaf", leaf),)
@@ -110,7 +110,7 @@ def last_leafs_noise() -> tuple[Change, ...]:
     def scale(stream: continual.Stream) -> float:
         leaves = stream.mechanism
         assert isinstance(leaves, GeometricLeaves)
-        weight = int(leaves.boundary[()])
+        weight = int(open_weight(leaves))
         return noise_steps(float(stream.noise_sd[()]), leaves.constants.grid, max(1, weight - 1), max(2, weight))
 
     return ((continual_policy, "leaf_noise_scale", scale),)
@@ -297,7 +297,7 @@ def batch_refused() -> tuple[Change, ...]:
             raise error
         return block, refused
 
-    return ((policy, "admit_users", admit),)
+    return ((arm_forms, "admit_users", admit),)
 
 
 def dominance_short() -> tuple[Change, ...]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tacit._compile import kernel
-from tacit.estimation.linearised import blended_weight
-from tacit.glm.links import mean
+from tacit.linalg.blocks import entries_in, entry_of
 from tacit.linalg.packing import SQRT2
 from tacit.linalg.solve import dot
 from tacit.policies.baselines.joint_linucb import JointLinState
+from tacit.policies.stream.block_steps import BlockState
+from tacit.policies.stream.estimate import linearised
 from tacit.policies.stream.steps import StreamState
-from tacit.privacy.continual import contribute_outer, contribute_vector
+from tacit.privacy.continual import contribute, contribute_outer, contribute_vector
 from tacit.typing import FloatArray
 
 
@@ -20,11 +21,9 @@ def linearised_at_arrival(state: StreamState, memo: FloatArray, reward: float) -
     """`stream-glm` learns at the theta of the reward's arrival, which the delay chooses."""
     dim = state.theta.shape[0]
     constants, x = state.constants, memo[:dim]
-    link, bound = constants.link, constants.theta_bound
-    z = min(max(dot(x, state.theta), -bound), bound)
-    weight = blended_weight(link, constants.blend, z)
+    bound = constants.theta_bound
+    weight, response = linearised(constants, x, min(max(dot(x, state.theta), -bound), bound), reward)
     contribute_outer(state.stream, 0, weight, x)
-    response = reward - mean(link, z) + weight * z
     contribute_vector(state.stream, state.stream.released.shape[0] - dim, constants.scale * response, x)
 
 
@@ -42,16 +41,28 @@ def moved_by_a_reward(state: JointLinState, memo: FloatArray, reward: float) -> 
 def not_rounded(state: StreamState, memo: FloatArray, reward: float) -> None:
     """`stream-glm` adds rows to the leaf as they are."""
     dim, leaf = state.theta.shape[0], state.stream.leaf
-    constants, x, z = state.constants, memo[:dim], float(memo[dim])
-    weight = blended_weight(constants.link, constants.blend, z)
-    response = reward - mean(constants.link, z) + weight * z
-    position = 0
+    x, position = memo[:dim], 0
+    weight, response = linearised(state.constants, x, float(memo[dim]), reward)
     for i in range(dim):
         for j in range(i, dim):
             leaf[position] += weight * x[i] * x[j] * (1.0 if i == j else SQRT2)
             position += 1
     for i in range(dim):
-        leaf[position + i] += constants.scale * response * x[i]
+        leaf[position + i] += state.constants.scale * response * x[i]
+
+
+@kernel
+def in_both_orders(state: BlockState, memo: FloatArray, reward: float) -> None:
+    """`stream-glm` with structure adds the product of two features once for either order of them."""
+    size, dim = memo.shape[0] - 1, state.theta.shape[0]
+    width, half = size // 2, state.stream.released.shape[0] - dim
+    weight, response = linearised(state.constants, memo[:width], float(memo[size]), reward)
+    held = entries_in(memo[:size], dim)
+    for k in range(held):
+        contribute(state.stream, half + int(memo[width + k]), state.constants.scale * response * memo[k])
+        for j in range(held):
+            entry = entry_of(state.blocks, int(memo[width + k]), int(memo[width + j]))
+            contribute(state.stream, entry, (1.0 if j == k else SQRT2) * weight * memo[k] * memo[j])
 
 
 @kernel

@@ -21,6 +21,7 @@ from tacit.policies.decision import Pending
 from tacit.policies.joint import JointGLM
 from tacit.policies.one_life import OneLife
 from tacit.policies.stream import StreamGLM
+from tacit.policies.stream.block_steps import BlockState
 from tacit.policies.stream.steps import StreamState
 
 _MISSING: Final = object()
@@ -210,6 +211,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "whole sums",
         "off the grid",
         lambda: (faults.other_learn(StreamState, faulty_steps.not_rounded),),
+    ),
+    Mutant(
+        "both-orders",
+        "products of two features are added twice",
+        "replay of stream-glm, structure",
+        "times the charged one",
+        lambda: (faults.other_learn(BlockState, faulty_steps.in_both_orders),),
     ),
     Mutant(
         "leaf-on-reward",

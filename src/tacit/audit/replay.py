@@ -18,7 +18,7 @@ import numpy as np
 from tacit.audit.joint_draws import Record
 from tacit.audit.loss import loss_mu
 from tacit.audit.session import SHUFFLED, Cost, Diverged, Session
-from tacit.audit.worlds import NEVER, Row, World
+from tacit.audit.worlds import NEVER, Row, World, neighbours
 from tacit.errors import AlreadyRewarded
 from tacit.policies import registry
 from tacit.policies.decision import Decision
@@ -181,7 +181,7 @@ def _play(run: _Run, rng: np.random.Generator) -> None:
         if run.world.save_at is not None and run.world.save_at in members:
             _save_and_load(run)
         if run.world.user in members:
-            run.rows = run.world.adversary(run.session.policies[0], rng, run.world.arms.shape[1])
+            run.rows = neighbours(run.world, run.session.policies[0], rng)
         _decide(run, list(members))
         _deliver(run, members[-1])
     for late in sorted(now for now in run.due if now >= users):

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tacit.features.support import Support
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.state import flatten, rebuild
 from tacit.policies.steps import pick, steps_of
@@ -65,6 +66,24 @@ def unit(rng: np.random.Generator, *shape: int) -> FloatArray:
     return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True), dtype=np.float64)
 
 
+def allowed(policy: PrivatePolicy, vectors: FloatArray) -> FloatArray:
+    """The same, each as long as before, within one block where the policy was told that arms fill one only."""
+    support = policy.structure
+    if support is None:
+        return vectors
+    strongest = np.argmax(np.add.reduceat(vectors * vectors, support.starts[:-1], axis=-1), axis=-1)
+    sizes = np.diff(support.starts)
+    kept = np.where(np.repeat(np.arange(sizes.size), sizes) == strongest[..., None], vectors, 0.0)
+    lengths = np.linalg.norm(kept, axis=-1, keepdims=True)
+    return np.asarray(kept * (np.linalg.norm(vectors, axis=-1, keepdims=True) / np.where(lengths > 0.0, lengths, 1.0)))
+
+
+def neighbours(world: World, policy: PrivatePolicy, rng: np.random.Generator) -> tuple[Row, Row]:
+    """The two rows of the replaced user, as the adversary has them, within what the policy takes."""
+    first, second = world.adversary(policy, rng, world.arms.shape[1])
+    return replace(first, arms=allowed(policy, first.arms)), replace(second, arms=allowed(policy, second.arms))
+
+
 def make_world(
     rng: np.random.Generator,
     policy: PrivatePolicy,
@@ -78,7 +97,7 @@ def make_world(
 ) -> World:
     """Random rows; the replaced user comes early, so that later releases can tell of it, unless ``user`` is given."""
     dim, bound = policy.setting.dim, policy.setting.reward_bound
-    contexts = unit(rng, users, arms, dim) * rng.random((users, arms, 1)) ** (1.0 / dim)
+    contexts = allowed(policy, unit(rng, users, arms, dim) * rng.random((users, arms, 1)) ** (1.0 / dim))
     rewards = bound * (rng.random((users, arms)) < 0.5)
     delays = np.where(rng.random(users) < 0.3, rng.integers(NEVER, 6, users), 0) if late else np.zeros(users)
     early = int(min(rng.integers(0, users), rng.integers(0, users)))
@@ -176,8 +195,10 @@ def candidates(
 ) -> list[tuple[FloatArray, float]]:
     """Unit vectors in a plane with ``theta`` (with a fixed direction when it is 0), each with both extreme rewards."""
     along = theta if np.linalg.norm(theta) > 0.0 else np.eye(policy.setting.dim)[0]
-    along = along / np.linalg.norm(along)
+    along = allowed(policy, along / np.linalg.norm(along))
     across = rng.standard_normal(along.size)
+    if policy.structure is not None:
+        across = np.where(_same_block(policy.structure, along), across, 0.0)
     across -= (across @ along) * along
     if np.linalg.norm(across) > 0.0:
         across /= np.linalg.norm(across)
@@ -187,6 +208,14 @@ def candidates(
     return [(x / max(1.0, float(np.linalg.norm(x))), reward) for x in vectors for reward in (0.0, bound)]
 
 
+def _same_block(support: Support, x: FloatArray) -> FloatArray:
+    """1 for the coordinates of the block that x lies in, else 0."""
+    owner = np.searchsorted(support.starts, int(np.argmax(np.abs(x))), side="right") - 1
+    mask = np.zeros(x.size)
+    mask[support.starts[owner] : support.starts[owner + 1]] = 1.0
+    return mask
+
+
 def _contributions(policy: PrivatePolicy, candidates: list[tuple[FloatArray, float]]) -> FloatArray:
     """What the policy's own kernels would add to the open leaf."""
     scratch = copied(policy.state)
@@ -194,7 +223,7 @@ def _contributions(policy: PrivatePolicy, candidates: list[tuple[FloatArray, flo
     out = np.empty((len(candidates), scratch.stream.leaf.size))
     for position, (x, reward) in enumerate(candidates):
         scratch.stream.leaf[:] = 0.0
-        pick(scratch, np.ascontiguousarray(x[None]), coins, memo)
+        pick(scratch, policy.as_kernels_take(x[None, None])[0], coins, memo)
         steps_of(type(scratch)).learn(scratch, memo, reward)
         out[position] = scratch.stream.leaf
     return out

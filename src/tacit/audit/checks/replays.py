@@ -53,6 +53,9 @@ REPLAY_CHECKS: Final[Mapping[str, Check]] = {
     "replay of joint-glm, both optimizers": _replayed(DRIVES["joint-glm"][0], 6),
     "replay of joint-glm, movers": _replayed(DRIVES["joint-glm"][1], 3),
     "replay of stream-glm": _replayed(_case("stream-glm", ({"horizon": 40},), (largest_contribution,)), 10),
+    "replay of stream-glm, structure": _replayed(
+        _case("stream-glm", ({"horizon": 40, "dim": 6, "blocks": 3},), (largest_contribution,)), 10
+    ),
     "replay of stream-glm, absent rewards": _replayed(
         _case("stream-glm", ({"horizon": 40},), (missing_rows, late_rows)), 4
     ),
