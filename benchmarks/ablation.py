@@ -34,6 +34,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "blend 1/3": {"blend": 1 / 3},
     "blend 1 (secants)": {"blend": 1.0},
     OLD_PRIOR: {},
+    "no head start": {"head_start": 0.0},
     "toeplitz": {"factorization": "toeplitz"},
     "tree": {"factorization": "tree"},
 }

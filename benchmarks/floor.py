@@ -2,7 +2,8 @@
 
 The bare loop holds the environment and the policy with one link and one schedule of leaves: no states, no dispatch, no
 checks, nothing kept that the default policy does not need.  It is the one place where the arithmetic of a policy is
-written a second time, so that a cost can be told as a ratio to what the machine can do.
+written a second time, so that a cost can be told as a ratio to what the machine can do.  Factors, inverses and products
+of matrices are the package's: plain loops for these take longer.
 ``tests/experiments/test_floor.py`` holds it to the same arms as the policy for the same draws.
 
 Times are those of the processor: other programs take none of them, though they may take the cache.
@@ -26,7 +27,11 @@ import numpy as np
 from tacit._compile import compile_now
 from tacit.environments import NOW, Setting
 from tacit.errors import InvalidInput
+from tacit.estimation.linearised import SHORTEST
 from tacit.experiments.spec import Experiment
+from tacit.linalg.eigen import make_positive
+from tacit.linalg.solve import cholesky, invert_cholesky
+from tacit.linalg.vectors import multiply_to_symmetric
 from tacit.privacy.geometric import PACE
 from tacit.typing import FloatArray, IntArray
 
@@ -45,6 +50,7 @@ class Problem(NamedTuple):
     noise_width: float
     grid: float
     fluctuation: float
+    head_start: int
     truth: FloatArray
 
 
@@ -92,8 +98,12 @@ class Memory(NamedTuple):
 
 
 def compiled(function: Function) -> Function:
-    """As the package compiles, without its cache on disk, which cannot tell a program from the module of its name."""
-    return cast(Function, numba.njit(nogil=True, error_model="numpy")(function))
+    """As the package compiles, without its cache on disk, which cannot tell a program from the module of its name.
+
+    Sums may be reordered: with plain loops that is how the machine takes several numbers at a time, where the package
+    writes kernels that do so in an order of their own.
+    """
+    return cast(Function, numba.njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})(function))
 
 
 @compiled
@@ -156,7 +166,12 @@ def bare_loop(problem: Problem, draws: Draws, memory: Memory, arms: IntArray) ->
         tangent = tail / ((1.0 + tail) * (1.0 + tail))
         secant = 0.25 if abs(z) < 1e-5 else (mean - 0.5) / z
         row = tangent if blend == 0.0 else (1.0 - blend) * tangent + blend * secant
-        response, position = scale * ((1.0 if uniforms[t] < expected else 0.0) - mean + row * z), 0
+        response, square, position = (1.0 if uniforms[t] < expected else 0.0) - mean + row * z, 0.0, 0
+        for i in range(dim):
+            square += points[t, arm, i] * points[t, arm, i]
+        length = math.sqrt(square)
+        share = (1.0 - 1e-15) / length if length >= SHORTEST else 1.0
+        row, response = share * row, share * scale * response
         for i in range(dim):
             x = points[t, arm, i]
             leaf[half + i] += np.rint(response * x * steps)
@@ -169,11 +184,11 @@ def bare_loop(problem: Problem, draws: Draws, memory: Memory, arms: IntArray) ->
 
 
 @compiled
-def close_leaf(problem: Problem, memory: Memory, weight: int, noise: IntArray, deviation: float) -> None:
+def close_leaf(problem: Problem, memory: Memory, clock: int, noise: IntArray, deviation: float) -> None:
     """The release, what the filter makes of it, and of the axis that was played."""
     theta, mean, expected, axes = memory.theta, memory.mean, memory.expected, memory.axes
-    rows = float(weight - memory.clock[1])
-    memory.clock[1] = weight
+    weight, rows = clock + problem.head_start, float(clock - memory.clock[1])
+    memory.clock[1] = clock
     step, variance = weight * rows, deviation * deviation
     for error, fluctuation in ((memory.total, weight * weight * rows * problem.fluctuation), (memory.privacy, 0.0)):
         error[2] += step * (2.0 * error[1] + step * error[0]) + fluctuation
@@ -242,27 +257,17 @@ def solve(problem: Problem, memory: Memory) -> None:
     for i in range(dim):
         for j in range(dim):
             h[i, j] = kept * h[i, j] + (1.0 - kept) * (gap * spread[i, j] + (level if i == j else 0.0))
-    if not cholesky(h, gram):  # the positive part
-        values, vectors = np.linalg.eigh(h)
-        h[:] = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    make_positive(h, gram, inverse, spread)
     noise = variance * (1.0 / (problem.scale * problem.scale) + 0.5 * kept * kept * dot(theta, theta))
     tau = max(noise, 0.3 * problem.prior * phi * phi)
+    multiply_to_symmetric(h, h, gram)
     for i in range(dim):
         for j in range(dim):
             spread[i, j] = phi * h[i, j] + (tau if i == j else 0.0)
-            gram[i, j] = dot(h[i], h[j]) + problem.prior * spread[i, j]
+            gram[i, j] += problem.prior * spread[i, j]
     cholesky(gram, gram)
-    for column in range(dim):
-        for i in range(dim):
-            value = 1.0 if i == column else 0.0
-            for k in range(i):
-                value -= gram[i, k] * inverse[k, column]
-            inverse[i, column] = value / gram[i, i]
-        for i in range(dim - 1, -1, -1):
-            value = inverse[i, column]
-            for k in range(i + 1, dim):
-                value -= gram[k, i] * inverse[k, column]
-            inverse[i, column] = value / gram[i, i]
+    invert_cholesky(gram, inverse)
+    multiply_to_symmetric(spread, inverse, covariance)
     for i in range(dim):
         gram[0, i] = dot(h[i], score)
     squared, largest = problem.width * problem.width, 0.0
@@ -270,7 +275,7 @@ def solve(problem: Problem, memory: Memory) -> None:
     for i in range(dim):
         theta[i], total = dot(inverse[i], gram[0]), 0.0
         for j in range(dim):
-            covariance[i, j] = squared * dot(spread[i], inverse[j]) + extra * noise * inverse[i, j]
+            covariance[i, j] = squared * covariance[i, j] + extra * noise * inverse[i, j]
             total += abs(covariance[i, j])
         largest = max(largest, total)
     memory.widest[0] = math.sqrt(largest) * (1.0 + 1e-9)
@@ -287,20 +292,6 @@ def dot(x: FloatArray, y: FloatArray) -> float:
     for i in range(x.shape[0]):
         total += x[i] * y[i]
     return total
-
-
-@compiled
-def cholesky(matrix: FloatArray, factor: FloatArray) -> bool:
-    """Lower Cholesky factor; False when there is none."""
-    for i in range(matrix.shape[0]):
-        for j in range(i + 1):
-            value = matrix[i, j]
-            for k in range(j):
-                value -= factor[i, k] * factor[j, k]
-            if i == j and not value > 0.0:
-                return False
-            factor[i, j] = math.sqrt(value) if i == j else value / factor[j, j]
-    return True
 
 
 class Played(NamedTuple):
@@ -357,7 +348,8 @@ def _boundaries(horizon: int) -> IntArray:
 
 
 def _draws(policy: Any, setting: Setting, world: np.random.Generator, rounds: int, boundaries: IntArray) -> Draws:
-    weight, following = boundaries[:-1].astype(np.float64), boundaries[1:].astype(np.float64)
+    weights = (boundaries + policy.state.stream.mechanism.constants.head_start).astype(np.float64)
+    weight, following = weights[:-1], weights[1:]
     inverse = weight * following / np.sqrt((following - weight) * (following + weight))
     grid = policy.state.stream.constants.grid
     steps = np.ceil(policy.noise_scale / grid * inverse * (1.0 + 1e-12))
@@ -386,6 +378,7 @@ def _problem(policy: Any, truth: FloatArray) -> Problem:
         noise_width=constants.noise_width,
         grid=stream.constants.grid,
         fluctuation=stream.mechanism.constants.fluctuation,
+        head_start=stream.mechanism.constants.head_start,
         truth=truth,
     )
 

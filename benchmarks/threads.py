@@ -31,7 +31,8 @@ import numpy.typing as npt
 
 import tacit
 from tacit._compile import compile_now
-from tacit.errors import AlreadyRewarded, RecoveryWarning
+from tacit.errors import AlreadyRewarded, CorruptState, RecoveryWarning
+from tacit.estimation.linearised import SHORTEST
 from tacit.linalg.packing import packed
 from tacit.policies import persistence
 from tacit.policies.decision import Decision
@@ -162,7 +163,10 @@ class Storm:
             arrays = persistence.read(path, resumed_too=True)[1]
             faults += [f"{path.name}: {fault}" for fault in state_faults(policy, arrays, self.record)]
         for path in files[-1:]:
-            loaded = _loaded(path)
+            try:
+                loaded = _loaded(path)
+            except CorruptState as error:
+                return [*faults, f"{path.name}: {error}"]
             if loaded.decisions != int(persistence.read(path, resumed_too=True)[1]["pending.clock"][0]):
                 faults.append(f"{path.name}: loaded with {loaded.decisions} decisions")
             loaded.select(next(iter(self.record.arms.values()))[np.newaxis])
@@ -250,7 +254,11 @@ def _sum_faults(policy: tacit.Policy, arrays: Arrays, rows: FloatArray) -> list[
     if isinstance(policy, PrivatePolicy) and not policy.setting.budget.unlimited:
         return []
     features, rewards, constants = rows[:, :-1], rows[:, -1], policy.state.constants
-    gram, moment = features.T @ features, rewards @ features
+    weights = np.ones(len(rows))
+    if policy.name == "stream-glm":  # rows are divided by their length, unless they are short
+        lengths = np.linalg.norm(features, axis=1)
+        weights = 1.0 / np.where(lengths >= SHORTEST, lengths, 1.0)
+    gram, moment = (features * weights[:, np.newaxis]).T @ features, (weights * rewards) @ features
     if policy.name == "gloc":
         found, expected = arrays["state.matrix"], gram + constants.ridge * np.eye(policy.setting.dim)
     else:
@@ -281,7 +289,7 @@ def storm(
         arguments |= {"epsilon": epsilon, "delta": 1e-3}
     if name in ("stream-glm", "joint-linucb") and math.isinf(epsilon):
         arguments["factorization"] = "toeplitz"  # which shows plain sums where noise is off
-    # Under the identity a row of stream-glm is (x x', s r x), wherever it was linearised.
+    # Under the identity a row of stream-glm is (x x', s r x) / |x|, wherever it was linearised.
     arguments["link"] = "identity" if name == "stream-glm" else "logistic"
     policy = tacit.make_policy(name, **arguments)
     with tempfile.TemporaryDirectory() as folder:
