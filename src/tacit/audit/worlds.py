@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from tacit.features.support import Support
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.state import flatten, rebuild
 from tacit.policies.steps import pick, steps_of
@@ -72,8 +71,7 @@ def allowed(policy: PrivatePolicy, vectors: FloatArray) -> FloatArray:
     if support is None:
         return vectors
     strongest = np.argmax(np.add.reduceat(vectors * vectors, support.starts[:-1], axis=-1), axis=-1)
-    sizes = np.diff(support.starts)
-    kept = np.where(np.repeat(np.arange(sizes.size), sizes) == strongest[..., None], vectors, 0.0)
+    kept = np.where(support.block_of == strongest[..., None], vectors, 0.0)
     lengths = np.linalg.norm(kept, axis=-1, keepdims=True)
     return np.asarray(kept * (np.linalg.norm(vectors, axis=-1, keepdims=True) / np.where(lengths > 0.0, lengths, 1.0)))
 
@@ -198,7 +196,8 @@ def candidates(
     along = allowed(policy, along / np.linalg.norm(along))
     across = rng.standard_normal(along.size)
     if policy.structure is not None:
-        across = np.where(_same_block(policy.structure, along), across, 0.0)
+        blocks = policy.structure.block_of
+        across = np.where(blocks == blocks[int(np.argmax(np.abs(along)))], across, 0.0)
     across -= (across @ along) * along
     if np.linalg.norm(across) > 0.0:
         across /= np.linalg.norm(across)
@@ -206,14 +205,6 @@ def candidates(
     vectors = [math.cos(a) * along + math.sin(a) * across for a in turns]
     bound = policy.setting.reward_bound
     return [(x / max(1.0, float(np.linalg.norm(x))), reward) for x in vectors for reward in (0.0, bound)]
-
-
-def _same_block(support: Support, x: FloatArray) -> FloatArray:
-    """1 for the coordinates of the block that x lies in, else 0."""
-    owner = np.searchsorted(support.starts, int(np.argmax(np.abs(x))), side="right") - 1
-    mask = np.zeros(x.size)
-    mask[support.starts[owner] : support.starts[owner + 1]] = 1.0
-    return mask
 
 
 def _contributions(policy: PrivatePolicy, candidates: list[tuple[FloatArray, float]]) -> FloatArray:

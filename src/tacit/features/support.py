@@ -62,6 +62,11 @@ class Support:
         return self.starts.size - 1
 
     @cached_property
+    def block_of(self) -> IntArray:
+        """The block of each coordinate."""
+        return np.asarray(np.repeat(np.arange(self.blocks), np.diff(self.starts)), dtype=np.int64)
+
+    @cached_property
     def size(self) -> int:
         """Number of pairs, the diagonal included: the entries of x x' that are released."""
         counts = np.bincount(self.kinds)

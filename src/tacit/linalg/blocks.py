@@ -11,7 +11,6 @@ increasing, the rest filled up with the value 0 and the position -1.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -158,18 +157,3 @@ def pack_block_outer(blocks: Blocks, owner: int, weight: float, x: FloatArray, o
             entry = blocks.table[corner + i * size + j]
             if entry != FORBIDDEN:
                 out[entry] = (1.0 if i == j else SQRT2) * weight * x[i] * x[j]
-
-
-@kernel
-def shortened(row: FloatArray, out: FloatArray) -> None:
-    """Copy a compact row to the front of ``out``, scaled into the unit ball.
-
-    Input checks tolerate a rounding error above norm 1; a sensitivity bound must not.
-    """
-    width, squared = row.shape[0] // 2, 0.0
-    for k in range(width):
-        squared += row[k] * row[k]
-    shrink = 1.0 if squared <= 1.0 else (1.0 - 1e-15) / math.sqrt(squared)
-    for k in range(width):
-        out[k] = shrink * row[k]
-        out[width + k] = row[width + k]

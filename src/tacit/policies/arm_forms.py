@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from tacit.features.kernels import scatter
 from tacit.linalg.blocks import compacted
 from tacit.policies.admission import admit_contexts, admit_rounds, admit_users
 from tacit.policies.setting import Setting
-from tacit.typing import FloatArray, IntArray
+from tacit.typing import FloatArray
 
 if TYPE_CHECKING:
     from tacit.features import Schema
@@ -95,7 +94,7 @@ class ArmForm:
         if self.support is None:
             return block
         rows = np.empty((*block.shape[:2], self.size))
-        refused = compacted(block, _blocks_of(self.support), rows)
+        refused = compacted(block, self.support.block_of, rows)
         if refused < block.shape[0]:
             where = f"user {refused}: " if block.shape[0] > 1 else ""
             raise InvalidInput(where + _TWO_BLOCKS)
@@ -147,13 +146,6 @@ class ArmForm:
 def _refuse_both(contexts: npt.ArrayLike | None) -> None:
     if contexts is not None:
         raise InvalidInput("give contexts as an array, or records of users and arms, not both")
-
-
-@lru_cache(maxsize=16)
-def _blocks_of(support: Support) -> IntArray:
-    """The block of each feature."""
-    sizes = np.diff(support.starts)
-    return np.asarray(np.repeat(np.arange(sizes.size), sizes), dtype=np.int64)
 
 
 _TWO_BLOCKS = (

@@ -19,12 +19,12 @@ from tacit.linalg.blocks import (
     entries_in,
     entry_of,
     pack_block_outer,
-    shortened,
     unpack_block,
 )
 from tacit.linalg.packing import SQRT2
 from tacit.linalg.projection import project_ball
 from tacit.linalg.solve import dot
+from tacit.policies.arms import remember_compact_arm
 from tacit.policies.beliefs import BlockBelief, most_promising
 from tacit.policies.steps import close_stream, register_steps
 from tacit.policies.stream.estimate import (
@@ -42,20 +42,10 @@ from tacit.privacy.streaming import follow_public
 from tacit.typing import Count, FloatArray, Number
 
 
-class FlatRoom(NamedTuple):
-    """Room for the largest block; each block's squares are made of the front of it."""
-
-    h: FloatArray
-    score: FloatArray
-    axes: FloatArray
-    gram: FloatArray
-    inverse: FloatArray
-
-
-def make_flat_room(size: int) -> FlatRoom:
-    """Room for blocks of up to so many coordinates."""
+def make_flat_room(size: int) -> SolveRoom:
+    """Room for blocks of up to so many coordinates, as vectors: each block's squares are made of the front of them."""
     h, axes, gram, inverse = (np.zeros(size * size) for _ in range(4))
-    return FlatRoom(h, np.zeros(size), axes, gram, inverse)
+    return SolveRoom(h, np.zeros(size), axes, gram, inverse)
 
 
 class BlockState(NamedTuple):
@@ -80,7 +70,8 @@ class BlockState(NamedTuple):
     """No arm's bonus exceeds it."""
     axis: FloatArray
     """Room for u u', packed."""
-    work: FlatRoom
+    work: SolveRoom
+    """Vectors: see `make_flat_room`."""
     blocks: Blocks
     constants: StreamConstants
 
@@ -154,7 +145,7 @@ def _read_block(state: BlockState, owner: int, start: int, size: int) -> SolveRo
 def _choose(state: BlockState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
     belief = BlockBelief(state.theta, state.covariance, state.blocks)
     arm = most_promising(belief, state.widest[()], contexts)
-    shortened(contexts[arm], memo)
+    remember_compact_arm(contexts, arm, memo)
     size, bound = memo.shape[0] - 1, state.constants.theta_bound
     memo[size] = min(max(compact_dot(memo[:size], state.theta), -bound), bound)
     return arm
