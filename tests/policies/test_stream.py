@@ -100,10 +100,10 @@ def test_the_whole_budget_is_in_one_entry_at_the_noise_drawn() -> None:
         size += policy.noise_size
     assert len(policy.ledger.entries) == 1
     event = policy.ledger.entries[0].event
-    # Its weight is 1 + a and the next one's 2 + a: noise of sigma / b, b^2 the difference of their inverse squares.
+    # Its weight is a and the next one's a + 1: noise of sigma / b, b^2 the difference of their inverse squares.
     ahead = leaves.constants.head_start
     assert ahead > 0
-    share = (1.0 + ahead) ** -2 - (2.0 + ahead) ** -2
+    share = float(ahead) ** -2 - (1.0 + ahead) ** -2
     ratio = share * total / size / float(event.noise_sd or 0.0) ** 2
     tolerance = 4.0 * math.sqrt(2.0 / size)
     assert abs(ratio - 1.0) < tolerance

@@ -31,7 +31,7 @@ from tacit.privacy.continual import close_leaf_from_python as close_leaf
 from tacit.privacy.discrete_gaussian import MAX_PARAMETER
 from tacit.privacy.events import DiscreteGaussianRelease
 from tacit.privacy.factorization import Geometric, worst_prefix_sd
-from tacit.privacy.geometric import DIFFUSE, LARGEST_SUM, GeometricLeaves, next_boundary, noise_steps, open_weight
+from tacit.privacy.geometric import DIFFUSE, LARGEST_SUM, GeometricLeaves, leaf_weight, next_boundary, noise_steps, open_weight
 from tacit.privacy.lattice import reserved_steps
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import make_noise
@@ -66,14 +66,14 @@ def test_the_schedule() -> None:
     assert 1_080 <= boundaries.size <= 1_090  # releases of a million decisions
     for boundary, decisions in ((1, 0), (1, 1), (150, 151), (200, 200), (204, 5_000)):
         later = [int(n) for n in boundaries if n > max(boundary, decisions)]
-        assert next_boundary(boundary, decisions) == later[0]
+        assert next_boundary(boundary, decisions, 0) == later[0]
 
 
 def test_every_column_has_norm_one_after_any_number_of_decisions() -> None:
     """Of C over its noise, with the parameters that are drawn: at most 1, and all of it is used in the end."""
     sd, grid = 3.7, 2.0**-12
     n = Geometric(10**6).boundaries
-    following = np.append(n[1:], next_boundary(int(n[-1]), 0))
+    following = np.append(n[1:], next_boundary(int(n[-1]), 0, 0))
     steps = np.array([noise_steps(sd, grid, int(a), int(b)) for a, b in zip(n, following, strict=True)])
     exact = sd / grid / np.sqrt(1.0 / n**2 - 1.0 / following**2)
     assert np.all(steps >= exact)
@@ -85,26 +85,43 @@ def test_every_column_has_norm_one_after_any_number_of_decisions() -> None:
     assert n[0] ** 2 * shares.sum() > 0.999
 
 
-def with_head_start(a: float) -> FloatArray:
-    """Standard deviation of t h at each boundary, per sigma, without fluctuation: t / sqrt(I(t))."""
-    n = Geometric(10**6).boundaries.astype(np.float64)
-    weights, following = n + a, np.append(n[1:], next_boundary(int(n[-1]), 0)) + a
+def with_head_start(a: int) -> tuple[FloatArray, FloatArray]:
+    """Boundaries, and the standard deviation of t h at each per sigma, without fluctuation: t / sqrt(I(t))."""
+    found = [1]
+    while found[-1] <= 10**6:
+        found.append(next_boundary(found[-1], 0, a))
+    n = np.array(found, dtype=np.float64)
+    weights = np.array([leaf_weight(boundary, a) for boundary in found], dtype=np.float64)
+    n, weights, following = n[:-1], weights[:-1], weights[1:]
     sums = np.cumsum(weights * np.diff(n, prepend=0.0)) * np.sqrt(1.0 / weights**2 - 1.0 / following**2)
-    return np.asarray(n / np.sqrt(np.cumsum(sums**2)))
+    return n, np.asarray(n / np.sqrt(np.cumsum(sums**2)))
 
 
 def test_a_head_start_tells_later_what_noise_would_hide() -> None:
-    n, a = Geometric(10**6).boundaries, 1_000.0
-    usual, ahead = with_head_start(0.0), with_head_start(a)
-    np.testing.assert_allclose(usual, np.sqrt(Geometric(10**6).prefix_variance(n)))
-    for times, stated in ((0.5, 2.31), (1.0, 2.01), (2.0, 1.87), (3.0, 1.85), (10.0, 1.89), (100.0, 1.97)):
-        assert ahead[np.argmin(np.abs(n - times * a))] == pytest.approx(stated, abs=0.02)
+    n, usual = with_head_start(0)
+    np.testing.assert_allclose(usual, np.sqrt(Geometric(10**6).prefix_variance(n.astype(np.int64))))
+    n, ahead = with_head_start(1_000)
+    for times, stated in ((0.5, 3.2), (1.0, 2.07), (2.0, 1.75), (3.0, 1.74), (10.0, 1.88), (100.0, 1.99)):
+        assert ahead[np.argmin(np.abs(n - times * 1_000.0))] == pytest.approx(stated, abs=0.02)
     regret = {}
-    for head in (0.0, 200.0, 500.0):  # of 1 / (1 + (t / t_0)^2) per decision where a = 0, t_0 = 1,000
-        information = (n / with_head_start(head)) ** 2 / (1_000.0 / 2.0) ** 2
-        regret[head] = float(np.sum(np.diff(n, append=1.01e6) / (1.0 + information)))
-    for head in (200.0, 500.0):
-        assert 0.94 < regret[head] / regret[0.0] < 0.97
+    for head in (0, 200, 400, 500):  # of 1 / (1 + (t / t_0)^2) per decision where a = 0, t_0 = 1,000
+        n, sd = with_head_start(head)
+        information = (n / sd) ** 2 / (1_000.0 / 2.0) ** 2
+        regret[head] = float(n[0] + np.sum(np.diff(n, append=1.01e6) / (1.0 + information)))
+    for head in (200, 400, 500):
+        assert 0.92 < regret[head] / regret[0] < 0.95
+
+
+def test_weights_are_whole_grow_and_are_the_clock_itself_without_a_head_start() -> None:
+    for n in (1, 2, 94_906_267, 2**31 + 1, 2**40 - 1):  # squares beyond 2^53 included
+        assert leaf_weight(n, 0) == n
+    for a in (1, 2, 5, 1_000, 999_999):
+        boundary = 1
+        for _ in range(300):
+            following = next_boundary(boundary, boundary, a)
+            assert leaf_weight(following, a) > leaf_weight(boundary, a)
+            assert leaf_weight(following, a) == math.isqrt(following**2 + a**2)
+            boundary = following
 
 
 @pytest.mark.parametrize("ahead", [0.0, 1.0, 77.4, 5_000.0])
@@ -121,9 +138,9 @@ def test_columns_keep_their_norm_with_a_head_start(ahead: float) -> None:
     shares = (plan.noise_sd / (plan.grid * np.array(scales))) ** 2
     columns = np.array(weights) ** 2 * np.cumsum(shares[::-1])[::-1]
     assert np.max(columns) <= 1.0
-    last = 1.0 - (weights[0] / (3_000.0 + ahead)) ** 2
+    last = 1.0 - weights[0] ** 2 / (3_000.0**2 + ahead**2)
     assert columns[0] == pytest.approx(last, rel=0.03)
-    assert weights[0] == 1.0 + round(ahead)
+    assert weights[0] == max(1.0, round(ahead))
 
 
 def test_a_head_start_leaves_room_for_noise() -> None:
@@ -177,7 +194,7 @@ def test_a_leaf_is_never_closed_without_its_noise() -> None:
 def test_a_row_that_moves_costs_no_more_than_one_that_is_replaced() -> None:
     """On every pair of leaves: |v|^2 + |v'|^2 - 2 (A_i / A_j) <v, v'>, between |v - v'|^2 and |v|^2 + |v'|^2."""
     rng, n = np.random.default_rng(1), Geometric(2_000).boundaries.astype(np.float64)
-    following = np.append(n[1:], next_boundary(int(n[-1]), 0))
+    following = np.append(n[1:], next_boundary(int(n[-1]), 0, 0))
     b = np.sqrt(1.0 / n**2 - 1.0 / following**2)
     tail = 1.0 / following[-1] ** 2  # what leaves to come will add
     for _ in range(300):
@@ -231,7 +248,7 @@ def test_noise_that_would_leave_its_integers_ends_an_epoch_too() -> None:
 
 
 def test_a_policy_whose_integers_end_goes_on_in_a_new_cohort() -> None:
-    policy = StreamGLM(dim=2, epsilon=1.0, delta=1e-6, theta_bound=2.0, seed=3, reward_window=10)
+    policy = StreamGLM(dim=2, epsilon=1.0, delta=1e-6, theta_bound=2.0, seed=3, reward_window=10, head_start=0.0)
     arms = np.eye(2)
     for _ in range(30):
         policy.update(policy.select(arms), 1.0)
@@ -273,7 +290,7 @@ def test_exact_noise_fits_its_reserve_for_ever(epsilon: float, rounds_per_user: 
         assert isinstance(event, DiscreteGaussianRelease)
         # All draws of all leaves: the parameter of leaf k is sigma / (g b_k), and the b_k^2 add up to 1.
         n = Geometric(10**6).boundaries
-        following = np.append(n[1:], next_boundary(int(n[-1]), 0))
+        following = np.append(n[1:], next_boundary(int(n[-1]), 0, 0))
         steps = np.array(
             [noise_steps(plan.noise_sd, plan.grid, int(a), int(b)) for a, b in zip(n, following, strict=True)]
         )
@@ -325,7 +342,7 @@ def test_the_filter_is_least_squares_over_all_releases(ahead: float) -> None:
             scales.append([])
         noise, due = np.zeros(1), leaf_is_due(stream)
         if due:
-            weights[-1].append(float(leaves.boundary[()]) + ahead)
+            weights[-1].append(float(open_weight(leaves)))
             rows[-1].append(int(leaves.open_rows[()]))
             scales[-1].append(leaf_noise_scale(stream))
             noise = plan.source.integers(scales[-1][-1], 1)

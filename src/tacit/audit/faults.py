@@ -28,7 +28,7 @@ from tacit.policies.joint import policy as joint_policy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.publisher import Publisher
 from tacit.privacy import continual, noise
-from tacit.privacy.geometric import GeometricLeaves, next_boundary, noise_steps, open_weight
+from tacit.privacy.geometric import GeometricLeaves, boundary_after, leaf_weight, noise_steps, open_weight
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.randomness import Randomness
 from tacit.privacy.tree import TreeNodes
@@ -97,8 +97,8 @@ def weight_of_the_next_leaf() -> tuple[Change, ...]:
     def leaf(self: Publisher, stream: continual.Stream, draws: FloatArray, users: int) -> bool:
         leaves = stream.mechanism
         if isinstance(leaves, GeometricLeaves) and continual.leaf_is_due(stream):
-            boundary, weight = int(leaves.boundary[()]), int(open_weight(leaves))
-            stream.leaf[:] *= (next_boundary(boundary, int(leaves.decisions[()])) - boundary + weight) / weight
+            following = leaf_weight(boundary_after(leaves), leaves.constants.head_start)
+            stream.leaf[:] *= following / open_weight(leaves)
         return original(self, stream, draws, users)
 
     return ((Publisher, "leaf", leaf),)

@@ -21,7 +21,7 @@ from tacit.linalg.vectors import add_rounded_line, round_to_grid
 from tacit.privacy.discrete_gaussian import MAX_PARAMETER
 from tacit.privacy.events import DiscreteGaussianRelease, PrivacyEvent
 from tacit.privacy.factorization import BufferedToeplitz, Factorization, Geometric, make_factorization
-from tacit.privacy.geometric import GeometricConstants, GeometricLeaves, is_full, longest_head_start, next_boundary
+from tacit.privacy.geometric import GeometricConstants, GeometricLeaves, boundary_after, is_full, longest_head_start
 from tacit.privacy.noise import NoiseSource
 from tacit.privacy.streaming import (
     MECHANISMS,
@@ -218,8 +218,7 @@ def decisions_of_next_leaf(stream: Stream) -> int:
     """How many decisions the leaf after the open one, which is due, will take."""
     leaves = stream.mechanism
     assert isinstance(leaves, GeometricLeaves)
-    decisions = int(leaves.decisions[()])
-    return next_boundary(int(leaves.boundary[()]), decisions) - decisions
+    return int(boundary_after(leaves) - leaves.decisions[()])
 
 
 def is_used_up(stream: Stream) -> bool:
@@ -256,7 +255,7 @@ class ContinualRelease:
     fluctuation: float
     """Assumed variance of a coordinate of a row, for what is made of the releases."""
     head_start: int = 0
-    """What the weight of a geometric leaf has beside its number of decisions."""
+    """a: the weight of a geometric leaf is sqrt(n^2 + a^2) after n decisions."""
 
     def refined(
         self, *, steps: float = _ROUNDING, waiting: int = 0, fluctuation: float | None = None, head_start: float = 0.0

@@ -137,7 +137,7 @@ class Geometric(_WithoutBuffers):
     def boundaries(self) -> IntArray:
         """The decisions after which leaves close, up to the horizon."""
         found = [1]
-        while (following := next_boundary(found[-1], 0)) <= self.horizon:
+        while (following := next_boundary(found[-1], 0, 0)) <= self.horizon:
             found.append(following)
         return np.array(found, dtype=np.int64)
 
@@ -147,7 +147,7 @@ class Geometric(_WithoutBuffers):
         y_k = s_k h + z_k with the row sums s_k of C, so that the information about h is I = sum s_k^2.
         """
         n = self.boundaries.astype(np.float64)
-        following = np.append(n[1:], next_boundary(int(n[-1]), 0))
+        following = np.append(n[1:], next_boundary(int(n[-1]), 0, 0))
         sums = np.cumsum(n * np.diff(n, prepend=0.0)) * np.sqrt(1.0 / n**2 - 1.0 / following**2)
         last = np.searchsorted(self.boundaries, np.asarray(leaves), side="right") - 1
         return np.asarray((n**2 / np.cumsum(sums**2))[last], dtype=np.float64)

@@ -1,8 +1,8 @@
 """Few leaves on a geometric schedule, integer weights, fresh noise: what is kept, released, and made of the releases.
 
 Leaf k closes after n_k decisions, n_1 = 1, n_{k+1} = n_k + max(1, floor(n_k / 100)).  Its weight is the integer A_k =
-n_k + a, with a public head start a >= 0.  With X_j the sum of the rows of leaf j, released is the running sum of
-weighted leaves with noise of its own,
+floor(sqrt(n_k^2 + a^2)), with a public head start a >= 0; boundaries that do not raise the weight are left out.  With
+X_j the sum of the rows of leaf j, released is the running sum of weighted leaves with noise of its own,
 
     y_k = W_k + z_k / b_k,   W_k = sum_{j<=k} A_j X_j,   b_k^2 = 1 / A_k^2 - 1 / A_{k+1}^2,   z_k ~ N(0, sigma^2 I).
 
@@ -15,9 +15,8 @@ number of steps of the grid, and so is what is released: nothing is rounded ever
 
 **What the releases say of the sum.**  Rows of one problem resemble each other: model the leaf of m decisions as m h +
 e, Var e = m v.  A Kalman filter of two numbers (h, W) gives the mean row h and, t h, an estimate of the plain sum whose
-noise stays below 2.0 sigma for ever if a = 0.  With a head start it is more before t = a and less after, by 7% at 3
-a: what the first releases would tell, which noise hides anyway, is told later.  All coordinates share the same
-gains, so that matrix and score of a row get the same weight: H theta = b stays a weighted regression whether or not
+noise stays below 2.0 sigma for ever if a = 0.  With a head start it is more before t = a and less after, by 12% at
+2 a: what the first releases would tell, which noise hides anyway, is told later.  All coordinates share the same gains, so that matrix and score of a row get the same weight: H theta = b stays a weighted regression whether or not
 rows are alike.  It is post-processing with public gains; the part of the error that privacy noise makes is tracked
 beside all of it, since estimators need to know both.
 """
@@ -55,7 +54,7 @@ class GeometricConstants(NamedTuple):
     fluctuation: float
     """v: assumed variance of one coordinate of a row around the mean row."""
     head_start: int
-    """a: what a leaf's weight has beside its number of decisions."""
+    """a: the weight of a leaf is sqrt(n^2 + a^2) after n decisions."""
 
 
 class GeometricLeaves(NamedTuple):
@@ -119,10 +118,19 @@ def empty_leaves(size: int, constants: GeometricConstants, row_norm: float) -> G
 
 
 @kernel
-def next_boundary(boundary: int, decisions: int) -> int:
-    """The first boundary of the schedule after ``boundary`` that is later than ``decisions``."""
-    following = boundary
-    while following <= max(boundary, decisions):
+def leaf_weight(boundary: int, head_start: int) -> int:
+    """A of the leaf that closes at this boundary: whole, and never less for a later one; n itself without a head start.
+
+    The square root is correctly rounded, so that every machine has the same.
+    """
+    return int(math.sqrt(float(boundary) * float(boundary) + float(head_start) * float(head_start)))
+
+
+@kernel
+def next_boundary(boundary: int, decisions: int, head_start: int) -> int:
+    """The first boundary of the schedule that is later than ``decisions`` and weighs more than ``boundary``."""
+    weight, following = leaf_weight(boundary, head_start), boundary
+    while following <= decisions or leaf_weight(following, head_start) <= weight:
         following += max(1, following // PACE)
     return following
 
@@ -140,18 +148,24 @@ def noise_steps(noise_sd: float, grid: float, weight: int, following: int) -> fl
 @kernel
 def leaf_noise_steps(leaves: GeometricLeaves, noise_sd: float) -> float:
     """The same for the open leaf, were it closed now."""
-    following = next_boundary(leaves.boundary[()], leaves.decisions[()]) + leaves.constants.head_start
+    following = leaf_weight(boundary_after(leaves), leaves.constants.head_start)
     return noise_steps(noise_sd, leaves.constants.grid, open_weight(leaves), following)
 
 
 @kernel
 def open_weight(leaves: GeometricLeaves) -> int:
     """A_k of the open leaf."""
-    return int(leaves.boundary[()] + leaves.constants.head_start)
+    return leaf_weight(leaves.boundary[()], leaves.constants.head_start)
+
+
+@kernel
+def boundary_after(leaves: GeometricLeaves) -> int:
+    """The boundary of the leaf that is opened when the open one is closed now."""
+    return next_boundary(leaves.boundary[()], leaves.decisions[()], leaves.constants.head_start)
 
 
 def longest_head_start(noise: float) -> int:
-    """The largest a for which noise of the first leaf stays below a quarter of what can be drawn: 1 / b <= (a + 2)^1.5.
+    """The largest a for which noise of the first leaves stays below a quarter of what can be drawn: 1 / b <= (a + 2)^1.5.
 
     ``noise`` is what a release without a weight would take, in steps.
     """
@@ -182,8 +196,8 @@ def release_by_weight(
 ) -> None:
     """Add the leaf to W with its weight, publish W and noise, and bring ``released``, t h, up to date."""
     constants, weight, rows = leaves.constants, open_weight(leaves), leaves.open_rows[()]
-    following = next_boundary(leaves.boundary[()], leaves.decisions[()])
-    spread = noise_steps(sd, constants.grid, weight, following + constants.head_start) * constants.grid
+    following = boundary_after(leaves)
+    spread = noise_steps(sd, constants.grid, weight, leaf_weight(following, constants.head_start)) * constants.grid
     gain, gain_weighted = _update_gains(leaves, float(weight), float(rows), spread * spread)
     leaves.closed_rows[()] += rows
     leaves.open_rows[()] = 0

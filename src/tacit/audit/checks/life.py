@@ -10,6 +10,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -152,14 +153,15 @@ def _both_inside(*calls: str) -> bool:
         "select_batch": lambda: policy.select_batch(np.eye(2)[None]),
         "update": lambda: policy.update(next(decisions), 1.0),
     }
-    threads = [threading.Thread(target=targets[call]) for call in calls]
-    threads[0].start()
-    entered.acquire(timeout=5.0)
-    threads[1].start()
-    both = entered.acquire(timeout=0.05)
-    may_leave.set()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(targets[calls[0]])
+        entered.acquire(timeout=5.0)
+        second = pool.submit(targets[calls[1]])
+        both = entered.acquire(timeout=0.05)
+        may_leave.set()
+    if not both:  # two at once may also fail: a kernel refuses a leaf whose noise the other call has used up
+        first.result()
+        second.result()
     return both
 
 

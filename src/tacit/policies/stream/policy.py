@@ -58,8 +58,8 @@ class StreamConfig(ContinualConfig):
     noise_width: float = option("The same for the part that privacy noise makes.", default=1.0, check=nonnegative)
     prior: float = option("Multiplies the prior precision (d + 2) / S^2.", default=1.0, check=positive)
     head_start: float | None = option(
-        "Decisions that are added to the weight of every leaf; by default a quarter of those before which noise hides "
-        "what the prior leaves open.",
+        "a: after n decisions a leaf has the weight sqrt(n^2 + a^2); by default a quarter of the decisions before "
+        "which noise hides what the prior leaves open.",
         default=None,
         check=nonnegative,
     )
@@ -200,14 +200,17 @@ class StreamGLM(ContinualPolicy):
     def _head_start(self) -> float:
         """Of every leaf's weight: what is told before t_0 decisions is told later, where it is worth more.
 
-        The score's noise is about 2 D / (s mu) in each coordinate, H about t mu'(0) / (d + 2) where arms are uniform in
-        the ball, and the prior's standard deviation S / sqrt(d + 2): t_0 is when H times the last equals the first.
+        The score's noise is about 2 D / (s mu) in each coordinate, H about t m / (d + 2) where arms are uniform in the
+        ball, and the prior's standard deviation S / sqrt(d + 2): t_0 is when H times the last equals the first.  m is
+        the mean slope over scores of that standard deviation, at two points: where rewards are rare it is far from
+        mu'(0).
         """
         if self.config.head_start is not None:
             return self.config.head_start
         setting, row = self.setting, self._row
         noise = 2.0 * row.row_bound / (row.scale * self.total_mu)
-        slope = float(setting.link.derivative(0.0))
+        typical = setting.theta_bound / math.sqrt(setting.dim + 2)
+        slope = 0.5 * float(setting.link.derivative(typical) + setting.link.derivative(-typical))
         return float(0.25 * noise * (setting.dim + 2) ** 1.5 / (setting.theta_bound * slope))
 
 
