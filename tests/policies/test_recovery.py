@@ -239,7 +239,7 @@ def test_releases_of_two_recoveries_differ_by_fresh_noise(name: str, tmp_path: P
         policy.select(np.zeros((ARMS, DIM)))
         moved.append(policy.state.stream.released - before)
     for one, other in ((0, 1), (0, 2), (1, 2)):
-        # Noise of recovered policies is whole numbers without a seed: one entry may agree by chance, in one of thousands.
+        # Noise of recovered policies is whole numbers without a seed: one entry in thousands agrees by chance.
         assert np.count_nonzero(moved[one] == moved[other]) <= 1
 
 

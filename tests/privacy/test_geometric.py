@@ -31,7 +31,15 @@ from tacit.privacy.continual import close_leaf_from_python as close_leaf
 from tacit.privacy.discrete_gaussian import MAX_PARAMETER
 from tacit.privacy.events import DiscreteGaussianRelease
 from tacit.privacy.factorization import Geometric, worst_prefix_sd
-from tacit.privacy.geometric import DIFFUSE, LARGEST_SUM, GeometricLeaves, leaf_weight, next_boundary, noise_steps, open_weight
+from tacit.privacy.geometric import (
+    DIFFUSE,
+    LARGEST_SUM,
+    GeometricLeaves,
+    leaf_weight,
+    next_boundary,
+    noise_steps,
+    open_weight,
+)
 from tacit.privacy.lattice import reserved_steps
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import make_noise

@@ -122,10 +122,10 @@ class _Kind:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-# Boundaries of the geometric schedule; and leaves that complete tree nodes of many levels and of none, which hold the
+# Boundaries of the geometric schedule, with and without a head start; and leaves that complete tree nodes of many levels and of none, which hold the
 # replaced row.
-_LEAVES: Final = (_Point(31, 4), _Point(63, 62), _Point(82, 81), _Point(254, 100))
-_NODES: Final = (*_LEAVES[:3], _Point(255, 100))
+_LEAVES: Final = (_Point(32, 4), _Point(63, 62), _Point(82, 81), _Point(254, 100))
+_NODES: Final = (_Point(31, 4), *_LEAVES[1:3], _Point(255, 100))
 _TREE: Final = MappingProxyType({"factorization": "tree"})
 # An optimizer's first call begins at the ridge's center, where nothing pulls, so that later ones are of interest.
 _EXPLORING: Final = (_Point(100, 10, 1), _Point(200, 10, 1, 1.0), _Point(300, 20, 1), _Point(600, 10, 2, 1.0))

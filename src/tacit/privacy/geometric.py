@@ -13,12 +13,13 @@ is asked for (docs/theory.md#geometric-leaves).
 **Integers.**  Rows are rounded on arrival to multiples of a ``grid``, once.  W is a sum of int64, noise is a whole
 number of steps of the grid, and so is what is released: nothing is rounded ever after.
 
-**What the releases say of the sum.**  Rows of one problem resemble each other: model the leaf of m decisions as m h +
-e, Var e = m v.  A Kalman filter of two numbers (h, W) gives the mean row h and, t h, an estimate of the plain sum whose
-noise stays below 2.0 sigma for ever if a = 0.  With a head start it is more before t = a and less after, by 12% at
-2 a: what the first releases would tell, which noise hides anyway, is told later.  All coordinates share the same gains, so that matrix and score of a row get the same weight: H theta = b stays a weighted regression whether or not
-rows are alike.  It is post-processing with public gains; the part of the error that privacy noise makes is tracked
-beside all of it, since estimators need to know both.
+**What the releases say of the sum.** Rows of one problem resemble each other: model the leaf of m decisions as m h + e,
+Var e = m v.  A Kalman filter of two numbers (h, W) gives the mean row h and, t h, an estimate of the plain sum whose
+noise stays below 2.0 sigma for ever if a = 0.  With a head start it is more before t = a and less after, by 12% at 2 a:
+what the first releases would tell, which noise hides anyway, is told later.  All coordinates share the same gains, so
+that matrix and score of a row get the same weight: H theta = b stays a weighted regression whether or not rows are
+alike.  It is post-processing with public gains; the part of the error that privacy noise makes is tracked beside all of
+it, since estimators need to know both.
 """
 
 from __future__ import annotations
@@ -165,9 +166,9 @@ def boundary_after(leaves: GeometricLeaves) -> int:
 
 
 def longest_head_start(noise: float) -> int:
-    """The largest a for which noise of the first leaves stays below a quarter of what can be drawn: 1 / b <= (a + 2)^1.5.
+    """The largest a for which noise of the first leaves stays below a quarter of what can be drawn.
 
-    ``noise`` is what a release without a weight would take, in steps.
+    There 1 / b <= (a + 2)^1.5.  ``noise`` is what a release without a weight would take, in steps.
     """
     return max(0, int(min((0.25 * MAX_PARAMETER / noise) ** (2.0 / 3.0), float(MOST_HEAD_START))) - 2)
 
