@@ -122,8 +122,8 @@ class _Kind:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-# Boundaries of the geometric schedule, with and without a head start; and leaves that complete tree nodes of many levels and of none, which hold the
-# replaced row.
+# Boundaries of the geometric schedule, with and without a head start; and leaves that complete tree nodes of many
+# levels and of none, which hold the replaced row.
 _LEAVES: Final = (_Point(32, 4), _Point(63, 62), _Point(82, 81), _Point(254, 100))
 _NODES: Final = (_Point(31, 4), *_LEAVES[1:3], _Point(255, 100))
 _TREE: Final = MappingProxyType({"factorization": "tree"})
