@@ -32,7 +32,7 @@ from tacit.experiments.spec import Experiment
 from tacit.linalg.eigen import make_positive
 from tacit.linalg.solve import cholesky, invert_cholesky
 from tacit.linalg.vectors import multiply_to_symmetric
-from tacit.privacy.geometric import PACE
+from tacit.privacy.geometric import leaf_weight, next_boundary
 from tacit.typing import FloatArray, IntArray
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -187,7 +187,8 @@ def bare_loop(problem: Problem, draws: Draws, memory: Memory, arms: IntArray) ->
 def close_leaf(problem: Problem, memory: Memory, clock: int, noise: IntArray, deviation: float) -> None:
     """The release, what the filter makes of it, and of the axis that was played."""
     theta, mean, expected, axes = memory.theta, memory.mean, memory.expected, memory.axes
-    weight, rows = clock + problem.head_start, float(clock - memory.clock[1])
+    weight = int(math.sqrt(float(clock) * float(clock) + float(problem.head_start) * float(problem.head_start)))
+    rows = float(clock - memory.clock[1])
     memory.clock[1] = clock
     step, variance = weight * rows, deviation * deviation
     for error, fluctuation in ((memory.total, weight * weight * rows * problem.fluctuation), (memory.privacy, 0.0)):
@@ -329,7 +330,7 @@ def play_floor(experiment: Experiment, world: np.random.Generator, seed: int) ->
     setting = experiment.environment().setting
     memory, arms, regret, start = _start(policy, setting.arms), np.empty(experiment.horizon, dtype=np.int64), 0.0, 0
     started = time.process_time()
-    problem, boundaries = _problem(policy, setting.draw_theta(world)), _boundaries(experiment.horizon)
+    problem, boundaries = _problem(policy, setting.draw_theta(world)), _boundaries(policy, experiment.horizon)
     for rounds in setting.block_sizes():
         stop = start + rounds
         first, last = np.searchsorted(boundaries, (start, stop))
@@ -339,16 +340,17 @@ def play_floor(experiment: Experiment, world: np.random.Generator, seed: int) ->
     return Played(arms, regret, 1e6 * (time.process_time() - started) / experiment.horizon)
 
 
-def _boundaries(horizon: int) -> IntArray:
+def _boundaries(policy: Any, horizon: int) -> IntArray:
     """n_1, n_2 and so on, up to the first that is not below the horizon."""
-    found = [1]
+    found, ahead = [1], policy.state.stream.mechanism.constants.head_start
     while found[-1] < horizon:
-        found.append(found[-1] + max(1, found[-1] // PACE))
+        found.append(next_boundary(found[-1], 0, ahead))
     return np.array(found)
 
 
 def _draws(policy: Any, setting: Setting, world: np.random.Generator, rounds: int, boundaries: IntArray) -> Draws:
-    weights = (boundaries + policy.state.stream.mechanism.constants.head_start).astype(np.float64)
+    ahead = policy.state.stream.mechanism.constants.head_start
+    weights = np.array([leaf_weight(int(boundary), ahead) for boundary in boundaries], dtype=np.float64)
     weight, following = weights[:-1], weights[1:]
     inverse = weight * following / np.sqrt((following - weight) * (following + weight))
     grid = policy.state.stream.constants.grid

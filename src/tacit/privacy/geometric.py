@@ -156,13 +156,13 @@ def leaf_noise_steps(leaves: GeometricLeaves, noise_sd: float) -> float:
 @kernel
 def open_weight(leaves: GeometricLeaves) -> int:
     """A_k of the open leaf."""
-    return leaf_weight(leaves.boundary[()], leaves.constants.head_start)
+    return leaf_weight(int(leaves.boundary[()]), leaves.constants.head_start)
 
 
 @kernel
 def boundary_after(leaves: GeometricLeaves) -> int:
     """The boundary of the leaf that is opened when the open one is closed now."""
-    return next_boundary(leaves.boundary[()], leaves.decisions[()], leaves.constants.head_start)
+    return next_boundary(int(leaves.boundary[()]), int(leaves.decisions[()]), leaves.constants.head_start)
 
 
 def longest_head_start(noise: float) -> int:
