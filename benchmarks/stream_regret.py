@@ -33,14 +33,14 @@ PAPER = {
     "logistic, d = 3, T = 5,000, S = 3.5, shift": setting("logistic", 3, 5_000, 3.5, "shift"),
 }
 DEPLOYMENT = {
-    "d = 10, T = 20,000, delta = 1e-6": setting("logistic", 10, 20_000, 3.5, delta=1e-6),
-    "d = 5, T = 100,000, delta = 1e-6": setting("logistic", 5, 100_000, 3.5, delta=1e-6),
-    "d = 5, T = 15,000, delta = 1e-5": setting("logistic", 5, 15_000, 3.5, delta=1e-5),
-    "d = 20, T = 100,000, delta = 1e-6": setting("logistic", 20, 100_000, 3.5, delta=1e-6),
-    "d = 20, T = 100,000, delta = 0.02": setting("logistic", 20, 100_000, 3.5),
-    "d = 3, T = 5,000, fixed, delta = 1e-5": setting("logistic", 3, 5_000, 3.5, "fixed", delta=1e-5),
-    "d = 3, T = 5,000, shift, delta = 1e-5": setting("logistic", 3, 5_000, 3.5, "shift", delta=1e-5),
-    "probit, d = 3, T = 5,000, S = 2.5, delta = 0.02": setting("probit", 3, 5_000, 2.5),
+    "d = 10, T = 20,000, δ = 1e-6": setting("logistic", 10, 20_000, 3.5, delta=1e-6),
+    "d = 5, T = 100,000, δ = 1e-6": setting("logistic", 5, 100_000, 3.5, delta=1e-6),
+    "d = 5, T = 15,000, δ = 1e-5": setting("logistic", 5, 15_000, 3.5, delta=1e-5),
+    "d = 20, T = 100,000, δ = 1e-6": setting("logistic", 20, 100_000, 3.5, delta=1e-6),
+    "d = 20, T = 100,000, δ = 0.02": setting("logistic", 20, 100_000, 3.5),
+    "d = 3, T = 5,000, fixed, δ = 1e-5": setting("logistic", 3, 5_000, 3.5, "fixed", delta=1e-5),
+    "d = 3, T = 5,000, shift, δ = 1e-5": setting("logistic", 3, 5_000, 3.5, "shift", delta=1e-5),
+    "probit, d = 3, S = 2.5, δ = 0.02": setting("probit", 3, 5_000, 2.5),
 }
 TABLES = {"paper": PAPER, "deployment": DEPLOYMENT}
 EPSILONS = (8.0, 4.0, 2.0, 1.0)
