@@ -67,7 +67,7 @@ def test_records_decide_as_their_rows_do(name: str) -> None:
         decision = by_record.select(user=user, arms=ARMS)
         if name == "stream-glm":
             rows = by_array.as_kernels_take(SCHEMA.encode(user, ARMS)[None])
-            other = by_array._select(rows)
+            other = by_array.select_admitted(rows)
         else:
             other = by_array.select(SCHEMA.encode(user, ARMS))
         assert (decision.arm, decision.propensity) == (other.arm, other.propensity)

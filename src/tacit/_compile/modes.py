@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 
 
@@ -35,3 +37,18 @@ def compile_now() -> None:
     if Switch.mode is Mode.BESIDE:
         Switch.mode = Mode.NOW
         os.environ["TACIT_COMPILE"] = Mode.NOW.value
+
+
+@contextmanager
+def compiling_now() -> Iterator[None]:
+    """The same for a while, in which no other thread may call kernels; what was compiled stays so."""
+    usual, environment = Switch.mode, os.environ.get("TACIT_COMPILE")
+    compile_now()
+    try:
+        yield
+    finally:
+        Switch.mode = usual
+        if environment is None:
+            os.environ.pop("TACIT_COMPILE", None)
+        else:
+            os.environ["TACIT_COMPILE"] = environment

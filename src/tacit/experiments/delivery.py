@@ -12,7 +12,7 @@ from tacit.errors import ExpiredDecision
 from tacit.typing import IntArray
 
 if TYPE_CHECKING:
-    from tacit import Policy
+    from tacit.policies.policy import Policy
 
 
 class Delivery:
@@ -36,7 +36,7 @@ class Delivery:
         admitted = self._policy.as_kernels_take(block.contexts)  # what a schema encoded is taken here too
         for t in range(arms.size):
             self._report()
-            decision = self._policy._select(admitted[t : t + 1])
+            decision = self._policy.select_admitted(admitted[t : t + 1])
             arm = arms[t] = decision.arm
             delay = delays.item(t, arm)
             if delay != NEVER:

@@ -16,7 +16,7 @@ from tacit.features import Schema
 from tacit.policies.registry import make_policy, policy_class
 
 if TYPE_CHECKING:
-    from tacit import Policy
+    from tacit.policies.policy import Policy
 
 
 @dataclass(frozen=True)

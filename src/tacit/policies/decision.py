@@ -96,7 +96,7 @@ class Pending:
             raise UnknownDecision(self._unknown(identity))
         if identity < self._oldest:
             raise ExpiredDecision(self._expired(identity))
-        raise AlreadyRewarded(f"decision id {identity} already has its reward: a reward counts once")
+        raise AlreadyRewarded(f"decision id {identity} already has its reward, or was given up: a reward counts once")
 
     def _expired(self, identity: int) -> str:
         if not self.age:

@@ -1,9 +1,10 @@
 """What happened to a policy, as values that can be kept and applied again.
 
-A policy that keeps a log (`Policy.keep_log`) hands over an entry for each release, decision and reward, in the order
-in which they happened.  A policy in the state from before, to which the entries are applied (`Policy.replay`), ends in
-the same state: clocks, counts and everything that was released are equal to the bit; noise that the mechanism goes on
-with, such as the buffers of a Toeplitz stream, is worked out from the releases and equal up to rounding.
+A policy that keeps a log (`Policy.keep_log`) hands over an entry for each release, decision, reward and abandoned
+decision, in the order in which they happened.  A policy in the state from before, to which the entries are applied
+(`Policy.replay`), ends in the same state: clocks, counts and everything that was released are equal to the bit; noise
+that the mechanism goes on with, such as the buffers of a Toeplitz stream, is worked out from the releases and equal up
+to rounding.
 
 The log holds what was released and not the noise.  Decisions carry the row that they will contribute, and rewards are
 raw: the log is as secret as the data.
@@ -53,7 +54,14 @@ class Rewarded:
     reward: float
 
 
-Entry = Released | Decided | Rewarded
+@dataclass(frozen=True)
+class Abandoned:
+    """A decision was given up: no reward of it will be taken."""
+
+    decision: int
+
+
+Entry = Released | Decided | Rewarded | Abandoned
 
 
 def to_parts(entry: Entry) -> tuple[dict[str, Any], dict[str, Values]]:
@@ -62,7 +70,7 @@ def to_parts(entry: Entry) -> tuple[dict[str, Any], dict[str, Values]]:
         return {"entry": "Released", "kind": entry.kind}, dict(entry.values)
     if isinstance(entry, Decided):
         return {"entry": "Decided", "first": entry.first, "arms": entry.arms}, {"memos": entry.memos}
-    return {"entry": "Rewarded"} | asdict(entry), {}
+    return {"entry": type(entry).__name__} | asdict(entry), {}
 
 
 def from_parts(header: Mapping[str, Any], arrays: Mapping[str, Values]) -> Entry:
@@ -75,7 +83,9 @@ def from_parts(header: Mapping[str, Any], arrays: Mapping[str, Values]) -> Entry
             return Decided(int(header["first"]), [int(arm) for arm in header["arms"]], arrays["memos"])
         if kind == "Rewarded":
             return Rewarded(int(header["decision"]), float(header["reward"]))
-    except (KeyError, TypeError, ValueError) as error:
+        if kind == "Abandoned":
+            return Abandoned(int(header["decision"]))
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise CorruptState(f"not an entry of a log: {error!r}") from error
     raise CorruptState(f"not an entry of a log: {kind!r}")
 

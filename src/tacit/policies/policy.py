@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from tacit.policies.admission import admit_reward, admit_rewards
 from tacit.policies.arm_forms import ArmForm, Record
 from tacit.policies.config import Config, described_fields
 from tacit.policies.decision import Decision, Pending
-from tacit.policies.log import Decided, Entry, Rewarded
+from tacit.policies.log import Abandoned, Decided, Entry, Rewarded
 from tacit.policies.one_life import ALIVE, OneLife
 from tacit.policies.predicting import Predicting
 from tacit.policies.publisher import DIRECT, Publisher
@@ -89,7 +89,7 @@ class Policy(Storable, Predicting, ABC):
         ``randomness`` holds the sources of all random numbers; one that is passed in may be taped or played back
         (`tacit.privacy.randomness`).
         """
-        self.config = self._configured(config, fields)
+        self.config = self._chosen(config, fields)
         if self.config.link not in self.links and self.config.link in LINK_NAMES:
             raise InvalidInput(f"{self.name} supports the links {', '.join(self.links)}, not {self.config.link!r}")
         self.setting: Setting = self._make_setting()
@@ -111,14 +111,17 @@ class Policy(Storable, Predicting, ABC):
         self._begin()
 
     @classmethod
-    def _configured(cls, config: Config | None, fields: dict[str, Any]) -> Config:
+    def configured(cls, fields: Mapping[str, Any]) -> Config:
+        """The configuration with these fields; an error names what is missing or unknown."""
+        asked = sorted({"epsilon", "delta"} & set(fields))
+        if asked and not cls.private:
+            raise InvalidInput(f"{cls.name} learns from raw data and has no privacy: it takes no {', '.join(asked)}")
+        return cls.config_type.given(fields, cls.name)
+
+    @classmethod
+    def _chosen(cls, config: Config | None, fields: dict[str, Any]) -> Config:
         if config is None:
-            asked = sorted({"epsilon", "delta"} & set(fields))
-            if asked and not cls.private:
-                raise InvalidInput(
-                    f"{cls.name} learns from raw data and has no privacy: it takes no {', '.join(asked)}"
-                )
-            return cls.config_type.given(fields, cls.name)
+            return cls.configured(fields)
         if fields:
             raise InvalidInput(f"give {cls.name} a configuration or its fields, not both: {', '.join(fields)}")
         if type(config) is not cls.config_type:
@@ -217,10 +220,20 @@ class Policy(Storable, Predicting, ABC):
 
         A policy with a schema (``features``) takes records instead: ``user`` and one of ``arms`` for each arm.
         """
-        return self._select(self._arms.one(contexts, user, arms))
+        return self.select_admitted(self.admit(contexts, user=user, arms=arms))
 
-    def _select(self, block: FloatArray) -> Decision:
-        """Choose for one user, whose arms were admitted, shape (1, K, row_size)."""
+    def admit(
+        self,
+        contexts: npt.ArrayLike | None = None,
+        *,
+        user: Record | None = None,
+        arms: Arms | None = None,
+    ) -> FloatArray:
+        """Check and encode one user's arms, shape (1, K, row_size), for ``select_admitted``; changes nothing."""
+        return self._arms.one(contexts, user, arms)
+
+    def select_admitted(self, block: FloatArray) -> Decision:
+        """Choose for one user, whose arms were admitted by ``admit``."""
         life = self._life
         if life.lock._is_owned() or not ALIVE[0]:
             life.look()
@@ -286,7 +299,7 @@ class Policy(Storable, Predicting, ABC):
         counted = self._pending.coming_of_age(users) if self._pending.age else users
         memos, arms = np.empty((users, self._pending.memo_size)), np.empty(users, dtype=np.int64)
         noise, coins = self._draw(users, counted)
-        if self.publisher is not DIRECT:
+        if self.publisher is not DIRECT and self._may_release(noise):
             self._tick_in_the_open(noise, counted)
             counted = TICKED
         bound = self._bound
@@ -296,6 +309,10 @@ class Policy(Storable, Predicting, ABC):
             self._on_event(flag)
             bound, counted = self._steps(), TICKED
         return arms, memos, coins
+
+    def _may_release(self, noise: FloatArray) -> bool:
+        """Whether the tick that this noise was drawn for may release anything; between rare leaves it only counts."""
+        return not (self._span.rare and noise.size == 0)
 
     def _tick_in_the_open(self, noise: FloatArray, counted: int) -> None:
         """A tick whose release passes through the publisher, and what it asks for."""
@@ -323,6 +340,18 @@ class Policy(Storable, Predicting, ABC):
                 self._learn(self._pending.take(decision), value)
             else:
                 self._learn_in_the_open(decision, value)
+
+    def abandon(self, decision: Decision | int) -> None:
+        """Give a decision up whose arm was never shown: it teaches nothing, and no reward of it is taken any more.
+
+        The clock has counted it.  Where an arm was shown and nothing came of it, ``update(decision, 0.0)`` says so.
+        """
+        with self._life.free():
+            identity = self._pending.find(decision)
+            self._life.go_on()
+            self._pending.take(identity)
+            if self._log is not None:
+                self._log(Abandoned(identity))
 
     def _learn_in_the_open(self, decision: Decision | int, reward: float) -> None:
         identity = self._pending.find(decision)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.randomness import Randomness
 from tacit.privacy.report import PrivacyReport
 from tacit.typing import FloatArray
+
+Private = TypeVar("Private", bound="PrivatePolicy")
 
 
 class PrivatePolicy(Policy):
@@ -107,6 +109,25 @@ class PrivatePolicy(Policy):
         super()._restore(snapshot)
         self.ledger = Ledger.from_dict(snapshot.header["ledger"])
         self.recovered_at = [int(decision) for decision in snapshot.header["recovered_at"]]
+
+    def public_snapshot(self) -> Snapshot:
+        """What of the state is public: releases, estimates, ledger, clock.  It holds no row, and nothing to be
+        released.
+
+        ``from_public_snapshot`` goes on from it, any number of times.
+        """
+        with self._life.free():
+            arrays = {f"state.{path}": array for path, array in public_part(self.state).items()}
+            header = {name: value for name, value in self._header().items() if name != "randomness"}
+            return Snapshot(header, arrays | {"pending.clock": self._pending.to_arrays()["clock"]}).copied()
+
+    @classmethod
+    def from_public_snapshot(cls: type[Private], snapshot: Snapshot) -> Private:
+        """A policy that knows what was public, and nothing else: as after ``recover``, with noise of its own."""
+        kept = cls(cls.config_type.from_json(snapshot.header["config"]))
+        kept._restore(Snapshot(snapshot.header, kept._taken().arrays | snapshot.arrays))
+        kept.recover()
+        return kept
 
     def recover(self) -> str:
         """Go on from the public part alone; says what was lost (docs/theory.md, "Recovery after a crash")."""

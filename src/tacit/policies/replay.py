@@ -72,8 +72,10 @@ def apply_entry(policy: Policy, entry: Entry, publisher: ReplayingPublisher) -> 
     try:
         if isinstance(entry, Decided):
             _decide_again(policy, entry)
-        else:
+        elif isinstance(entry, Rewarded):
             _reward_again(policy, entry)
+        else:
+            policy._pending.take(entry.decision)
     finally:
         policy.publisher = usual
     publisher.settle()

@@ -29,7 +29,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final, Literal
 
 import numpy as np
@@ -62,7 +62,7 @@ class Totals:
     find_epsilon: Callable[[], float]
     """Takes a solver, which a charge does not need."""
 
-    @property
+    @cached_property
     def epsilon(self) -> float:
         """Epsilon spent, at the delta of the budget."""
         return self.find_epsilon()

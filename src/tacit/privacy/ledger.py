@@ -73,6 +73,7 @@ class Ledger:
         self._accounting = accounting
         self._order = order
         self._entries: list[Entry] = []
+        self._summed: tuple[int, Totals] | None = None
 
     @property
     def budget(self) -> Budget:
@@ -185,7 +186,11 @@ class Ledger:
         return totals(charges, self._budget, accounting, self._order).remaining_mu
 
     def _totals(self) -> Totals:
-        return totals(self._charges(), self._budget, self.accounting, self._order)
+        """Of all entries; summed up once for each number of them, since a service asks after every release."""
+        count = len(self._entries)
+        if self._summed is None or self._summed[0] != count:
+            self._summed = count, totals(self._charges(), self._budget, self.accounting, self._order)
+        return self._summed[1]
 
     def _charges(self) -> list[Charge]:
         return [(entry.event, entry.cohort) for entry in self._entries]
