@@ -15,6 +15,17 @@
         AlreadyReleased              a shuffled batch was released before
         CalibrationError             no message of the allowed size meets the budget
         TapeMismatch                 other randomness is asked for than a tape holds
+        StoreError                   something about a durable store
+            StoreInUse               another process works on the store (also OneLife)
+            StoreMoved               the store is a copy, or was moved to another machine (also OneLife)
+            JournalLost              another owner has claimed the journal meanwhile (also OneLife)
+            StoreDamaged             the store does not hold what it should (also CorruptState)
+            StoreTooNew              the store was written by a later version
+            StoreFailed              a write failed, and nobody knows how far it came
+            UnknownJournal           the store has no journal of this name
+            JournalExists            the store has a journal of this name already
+        ServiceRefused               a decision service refused a call: ``status`` and its words
+        ServiceUnavailable           a decision service could not be reached, or could not answer in time
 
 ``RecoveryWarning`` is no error: it says what a recovered policy has lost; ``CompilationWarning``, why kernels stay
 interpreted or are compiled each time.
@@ -81,6 +92,54 @@ class CalibrationError(TacitError):
 
 class TapeMismatch(TacitError):  # noqa: N818
     """A run that is played from a tape asks for another draw than the next one on it: it is not the run of the tape."""
+
+
+class StoreError(TacitError):
+    """Something about a durable store; nothing was answered that it does not hold."""
+
+
+class StoreInUse(StoreError, OneLife):  # noqa: N818
+    """Another process works on the store: two of them would release the same rows twice."""
+
+
+class StoreMoved(StoreError, OneLife):  # noqa: N818
+    """The store is a copy of another one, or was moved to another machine; the original may still go on."""
+
+
+class JournalLost(StoreError, OneLife):  # noqa: N818
+    """Another owner has claimed the journal meanwhile; nothing was changed, and this one must not go on."""
+
+
+class StoreDamaged(StoreError, CorruptState):  # noqa: N818
+    """The store does not hold what it should: a checksum does not match, or something is missing."""
+
+
+class StoreTooNew(StoreError):  # noqa: N818
+    """The store was written by a later version of the package."""
+
+
+class StoreFailed(StoreError):  # noqa: N818
+    """A write failed, and nobody knows how far it came: forget what is in memory and open the store anew."""
+
+
+class UnknownJournal(StoreError):  # noqa: N818
+    """The store has no journal of this name."""
+
+
+class JournalExists(StoreError):  # noqa: N818
+    """The store has a journal of this name already."""
+
+
+class ServiceRefused(TacitError):  # noqa: N818
+    """A decision service refused a call; ``status`` is that of HTTP."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(f"{detail} ({status})")
+        self.status = status
+
+
+class ServiceUnavailable(TacitError):  # noqa: N818
+    """A decision service could not be reached, or could not answer in time; the call may be made again."""
 
 
 class RecoveryWarning(UserWarning):

@@ -1,0 +1,169 @@
+"""What tests of the service share: small policies without a seed, a clock to set, a store that fails on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import ExpiredDecision, InvalidInput
+from tacit.features import Category, Number, Schema
+from tacit.policies.decision import Decision
+from tacit.policies.log import Entry
+from tacit.policies.policy import Policy
+from tacit.policies.registry import POLICIES, make_policy, policy_class
+from tacit.policies.state import flatten
+from tacit.service.durable import DurablePolicy
+from tacit.service.sqlite_store import SQLiteStore
+from tacit.service.store import Group, Journal, Lease, Recovery, Row, Store
+from tests.contracts.policies import DIM, HORIZON, rounds
+
+PRIVATE = [name for name in POLICIES if policy_class(name).private]
+SHUFFLED = [name for name in PRIVATE if policy_class(name).guarantee == "shuffle"]
+STREAMED = ["stream-glm", "joint-glm", "joint-linucb"]
+SCHEMA = Schema(
+    user=[Number("age", 0, 120), Category("device", ["ios", "web"])],
+    arm=[Category("topic", ["news", "sport", "arts"]), Number("minutes", 0, 60)],
+    crosses=[("device", "topic")],
+)
+USER = {"age": 41, "device": "ios"}
+RECORDS = [{"topic": "news", "minutes": 4}, {"topic": "arts", "minutes": 9}]
+
+
+def arguments(name: str, **changes: Any) -> dict[str, Any]:
+    """What a small policy is made with; its noise comes from the operating system."""
+    given: dict[str, Any] = {"dim": DIM, "horizon": HORIZON, "link": "logistic", "theta_bound": 2.0}
+    if policy_class(name).private:
+        given |= {"epsilon": 4.0, "delta": 0.01}
+    return given | changes
+
+
+def body(name: str, **changes: Any) -> dict[str, Any]:
+    """The same as a deployment takes it."""
+    return {"policy": name} | arguments(name, **changes)
+
+
+def quick_store(folder: Path) -> SQLiteStore:
+    """A store that does not wait for the disk: for tests in which no machine loses its power."""
+    return SQLiteStore(folder, synchronous="OFF")
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class FaultyStore(Store):
+    """A store that calls ``before`` and ``after`` around every method, by name; either may raise."""
+
+    def __init__(self, inner: Store) -> None:
+        self.inner = inner
+        self.before: Callable[[str], None] = lambda method: None
+        self.after: Callable[[str], None] = lambda method: None
+
+    def fail(self, method: str, error: BaseException, *, after: bool = False, calls: int = 0) -> None:
+        """Raise at this method, from the call after so many others on; ``after`` it was carried out, or instead."""
+        left = [calls]
+
+        def strike(called: str) -> None:
+            if called == method:
+                left[0] -= 1
+                if left[0] < 0:
+                    raise error
+
+        if after:
+            self.after = strike
+        else:
+            self.before = strike
+
+    def _call(self, method: str, *given: Any) -> Any:
+        self.before(method)
+        found = getattr(self.inner, method)(*given)
+        self.after(method)
+        return found
+
+    def journals(self) -> list[Journal]:
+        return list(self._call("journals"))
+
+    def create(self, name: str, config: bytes, note: bytes = b"") -> None:
+        self._call("create", name, config, note)
+
+    def claim(self, name: str) -> Recovery:
+        found: Recovery = self._call("claim", name)
+        return found
+
+    def append(self, lease: Lease, seq: int, group: Group) -> int:
+        return int(self._call("append", lease, seq, group))
+
+    def find(self, lease: Lease, table: str, keys: Iterable[bytes]) -> dict[bytes, Row]:
+        return dict(self._call("find", lease, table, keys))
+
+    def scan(self, lease: Lease, table: str, after: int, limit: int) -> list[Row]:
+        return list(self._call("scan", lease, table, after, limit))
+
+    def compact(self, lease: Lease, seq: int, snapshot: bytes) -> None:
+        self._call("compact", lease, seq, snapshot)
+
+    def settings(self, prefix: str) -> Mapping[str, bytes]:
+        return dict(self._call("settings", prefix))
+
+    def change_settings(self, put: Mapping[str, bytes], delete: Sequence[str] = ()) -> None:
+        self._call("change_settings", put, delete)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def logged(name: str, count: int = 60, **changes: Any) -> tuple[Policy, list[Entry]]:
+    """A policy and everything that it logged: decisions one by one and in groups, rewards, some given up."""
+    policy, log = make_policy(name, **arguments(name, **changes)), list[Entry]()
+    policy.keep_log(log.append)
+    walk(policy, count)
+    return policy, log
+
+
+def walk(policy: Policy | DurablePolicy, count: int, seed: int = 3) -> list[Decision]:
+    """Decisions one by one and in groups; rewards at once, late, never, or given up."""
+    contexts, rewards = rounds(count, seed)
+    rng, waiting, made = np.random.default_rng(seed), list[tuple[Decision, float]](), list[Decision]()
+    for t in range(count):
+        if t % 7 == 6:
+            made += [found for found in policy.select_batch(contexts[t - 2 : t]) if not isinstance(found, InvalidInput)]
+        decision = policy.select(contexts[t])
+        made.append(decision)
+        waiting.append((decision, float(rewards[t, decision.arm])))
+        while waiting and rng.random() < 0.55:
+            chosen, reward = waiting.pop(int(rng.integers(max(0, len(waiting) - 3), len(waiting))))
+            with suppress(ExpiredDecision):  # by reward_age
+                if rng.random() < 0.1:
+                    policy.abandon(chosen)
+                else:
+                    policy.update(chosen, reward)
+    return made
+
+
+def same_state(first: Policy, second: Policy, *, rounding: bool = False) -> None:
+    """Both are in the same state: public parts to the bit, and all else too, but for noise that is worked out anew.
+
+    The field ``noise`` of local-glm is filled before each choice, and nothing is kept in it.
+    """
+    left_out = {"noise"} if first.name == "local-glm" else set[str]()
+    assert first.decisions == second.decisions
+    if first.private:
+        assert first.public_fingerprint() == second.public_fingerprint()
+    if not rounding:
+        ours, theirs = flatten(first.state), flatten(second.state)
+        assert [path for path in ours if not np.array_equal(ours[path], theirs[path])] in ([], sorted(left_out))
+    for path in set(flatten(first.state)) - left_out:
+        array = flatten(first.state)[path]
+        np.testing.assert_allclose(flatten(second.state)[path], array, rtol=1e-9, atol=1e-9, err_msg=path)
+    mine, others = first._pending.to_arrays(), second._pending.to_arrays()
+    assert [path for path in mine if not np.array_equal(mine[path], others[path])] == []
