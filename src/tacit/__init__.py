@@ -13,14 +13,18 @@ if TYPE_CHECKING:
     from tacit.policies.policy import Policy
     from tacit.policies.private_policy import PrivatePolicy
     from tacit.policies.registry import load, make_policy, policy_class, register_policy, restore
+    from tacit.service.durable import DurablePolicy
+    from tacit.service.durable import open_policy as open
 
 __all__ = [
     "Decision",
+    "DurablePolicy",
     "Policy",
     "PrivatePolicy",
     "__version__",
     "load",
     "make_policy",
+    "open",
     "policy_class",
     "register_environment",
     "register_link",
@@ -30,10 +34,12 @@ __all__ = [
 
 _HOMES = {
     "Decision": "tacit.policies.decision",
+    "DurablePolicy": "tacit.service.durable",
     "Policy": "tacit.policies.policy",
     "PrivatePolicy": "tacit.policies.private_policy",
     "load": "tacit.policies.registry",
     "make_policy": "tacit.policies.registry",
+    "open": "tacit.service.durable:open_policy",
     "policy_class": "tacit.policies.registry",
     "register_environment": "tacit.environments",
     "register_link": "tacit.glm.links",
@@ -48,7 +54,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'tacit' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(_HOMES[name]), name)
+    module, _, attribute = _HOMES[name].partition(":")
+    value = getattr(import_module(module), attribute or name)
     globals()[name] = value
     return value
 

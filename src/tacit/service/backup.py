@@ -1,0 +1,172 @@
+"""Backups: what is public of every policy of a store, in one file that may be copied and started as often as one likes.
+
+A store itself must not be copied: two copies would release the same rows with different noise.  A backup has no rows.
+A policy that is restored from it goes on from what had been released, draws noise of its own and counts as a new
+cohort; waiting decisions, and what was learned after the last release, are lost (docs/theory.md, "Recovery after a
+crash").
+
+Where users are counted, their counters and the key of their hashes are in the file too, since a person's decisions
+would count anew otherwise.  They name nobody, but tell whoever has the file whether somebody came: such a backup is
+secret.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from tacit._version import __version__
+from tacit.errors import CorruptState, InvalidInput, TacitError
+from tacit.policies.policy import Policy
+from tacit.policies.private_policy import PrivatePolicy
+from tacit.policies.registry import policy_class
+from tacit.policies.snapshots import Snapshot
+from tacit.service.events import HASH_KEY
+from tacit.service.journal import UNFINISHED, PolicyJournal, extra_of
+from tacit.service.packing import Array, pack, unpack
+from tacit.service.store import Lease, Row, Store
+from tacit.service.users import USERS
+
+_MAGIC: Final = b"tacit backup 1\n"
+_DIGEST: Final = hashlib.sha256().digest_size
+_CHUNK: Final = 10_000
+_KEPT_NOTES: Final = ("users", "mode")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A policy of a backup."""
+
+    policy: Policy
+    extra: Mapping[str, Any]
+    """What the service keeps with its configuration."""
+    note: Mapping[str, Any] = field(default_factory=dict)
+    """Of what changes in a service: how many users came, and its mode."""
+    users: tuple[Row, ...] = ()
+    """Counters of its users: secret."""
+
+
+def write_backup(path: str | Path, policies: Mapping[str, Kept], hash_key: bytes = b"") -> None:
+    """Write the public part of these policies, by name, to a new file; and, where users are counted, their counters."""
+    header: dict[str, Any] = {}
+    arrays: dict[str, Array] = {}
+    for name, kept in policies.items():
+        if not isinstance(kept.policy, PrivatePolicy):
+            raise InvalidInput(
+                f"{name!r} is {kept.policy.name}, which learns from raw data: nothing of it could be written"
+            )
+        snapshot = kept.policy.public_snapshot()
+        header[name] = {"snapshot": snapshot.header, "extra": dict(kept.extra), "note": dict(kept.note)}
+        own = snapshot.arrays | _packed_users(kept.users)
+        arrays |= {f"{name}/{key}": array for key, array in own.items()}
+    secret = hash_key.hex() if any(kept.users for kept in policies.values()) else ""
+    body = pack({"version": __version__, "policies": header, "hash_key": secret}, arrays)
+    _write_new(Path(path), _MAGIC + hashlib.sha256(body).digest() + body)
+
+
+def _packed_users(rows: tuple[Row, ...]) -> dict[str, Array]:
+    if not rows:
+        return {}
+    keys, values = b"".join(row.key for row in rows), b"".join(row.value for row in rows)
+    return {
+        "users.keys": np.frombuffer(keys, np.uint8).reshape(len(rows), -1),
+        "users.values": np.frombuffer(values, np.uint8).reshape(len(rows), -1),
+    }
+
+
+def _unpacked_users(arrays: Mapping[str, Array]) -> tuple[Row, ...]:
+    if "users.keys" not in arrays:
+        return ()
+    pairs = zip(arrays["users.keys"], arrays["users.values"], strict=True)
+    return tuple(Row(key.tobytes(), number, value.tobytes()) for number, (key, value) in enumerate(pairs, start=1))
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    """All of the file or none, readable by its owner alone, on the disk when this returns; an older one is kept."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.link(name, path)  # refuses to replace, unlike rename
+        _sync_folder(path.parent)
+    except FileExistsError as error:
+        raise InvalidInput(f"{path} exists already: give a backup a name of its own") from error
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """The name of a new file is on the disk when its folder is."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_backup(path: str | Path) -> tuple[dict[str, Kept], bytes]:
+    """The policies of a backup, each a new life, and the key of their users' hashes, if users are counted."""
+    data = Path(path).read_bytes()
+    start = len(_MAGIC) + _DIGEST
+    if not data.startswith(_MAGIC) or hashlib.sha256(data[start:]).digest() != data[len(_MAGIC) : start]:
+        raise CorruptState(f"{path} is not a backup of this version, or is damaged")
+    header, arrays = unpack(data[start:])
+    try:
+        kept = {name: _revived(name, parts, arrays) for name, parts in header["policies"].items()}
+        return kept, bytes.fromhex(header["hash_key"])
+    except (KeyError, TypeError, ValueError, TacitError) as error:
+        raise CorruptState(f"{path} does not hold complete policies: {error}") from error
+
+
+def _revived(name: str, parts: Mapping[str, Any], arrays: Mapping[str, Array]) -> Kept:
+    header, start = parts["snapshot"], f"{name}/"
+    kind = policy_class(header["policy"])
+    if not issubclass(kind, PrivatePolicy):
+        raise InvalidInput(f"{header['policy']} has no public part")
+    own = {key.removeprefix(start): array for key, array in arrays.items() if key.startswith(start)}
+    revived = kind.from_public_snapshot(Snapshot(header, own))
+    return Kept(revived, parts["extra"], parts["note"], _unpacked_users(own))
+
+
+def back_up_store(store: Store, path: str | Path) -> dict[str, Kept]:
+    """Write a backup of all policies of a store that nobody else works on; returns what was written."""
+    kept = {}
+    for journal in store.journals():
+        recovery = store.claim(journal.name)
+        policy = PolicyJournal(store, recovery).policy
+        note = {key: value for key, value in json.loads(journal.note or b"{}").items() if key in _KEPT_NOTES}
+        kept[journal.name] = Kept(policy, extra_of(journal.config), note, tuple(_users(store, recovery.lease)))
+    write_backup(path, kept, store.settings(HASH_KEY).get(HASH_KEY, b""))
+    return kept
+
+
+def _users(store: Store, lease: Lease) -> Iterator[Row]:
+    after = 0
+    while rows := store.scan(lease, USERS, after, _CHUNK):
+        yield from rows
+        after = rows[-1].position
+
+
+def restore_store(path: str | Path, store: Store) -> dict[str, Kept]:
+    """Begin the policies of a backup in a store that is empty; returns what was read."""
+    if store.journals():
+        raise InvalidInput("policies are restored into a new folder, and this one holds some already")
+    policies, hash_key = read_backup(path)
+    store.change_settings({UNFINISHED: b"restore"} | ({HASH_KEY: hash_key} if hash_key else {}))
+    for name, kept in policies.items():
+        journal = PolicyJournal.adopt(store, name, kept.policy, extra=kept.extra)
+        journal.group.rows[USERS] = {row.key: row for row in kept.users}
+        journal.group.note = json.dumps(dict(kept.note)).encode()
+        journal.commit()
+    store.change_settings({}, [UNFINISHED])
+    return policies

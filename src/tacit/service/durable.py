@@ -1,0 +1,208 @@
+"""`tacit.open`: a policy whose decisions and rewards are on the disk before they are answered."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from tacit.errors import InvalidInput, JournalExists, UnknownJournal
+from tacit.policies.policy import Policy
+from tacit.policies.private_policy import PrivatePolicy
+from tacit.policies.registry import policy_class
+from tacit.service.backup import Kept, write_backup
+from tacit.service.journal import SNAPSHOT_EVERY, PolicyJournal, described, refuse_unfinished
+from tacit.service.sqlite_store import SQLiteStore
+from tacit.service.store import Journal, Store
+
+if TYPE_CHECKING:
+    from tacit.features.encoding import Arms
+    from tacit.policies.arm_forms import Record
+    from tacit.policies.config import Config
+    from tacit.policies.decision import Decision
+    from tacit.policies.explanation import ChoiceExplanation, Explanation
+    from tacit.privacy.report import PrivacyReport
+    from tacit.typing import FloatArray
+
+DEFAULT_NAME = "policy"
+
+
+def open_policy(
+    path: str | Path, policy: str | None = None, *, name: str = DEFAULT_NAME, **arguments: Any
+) -> DurablePolicy:
+    """Open the policy that is kept in the folder ``path``, or begin one there.
+
+    ``policy`` and ``arguments`` are those of `tacit.make_policy`; where the folder holds the policy already, they may
+    be left out, or must be what it was begun with.  A folder may hold several policies, by ``name``, and belongs to one
+    process at a time.
+
+    Every call is committed before it returns: whatever ends the process, what was answered is there when the folder is
+    opened again, and nothing that was released is ever drawn a second time.
+
+    >>> import tempfile, numpy as np, tacit
+    >>> folder = tempfile.mkdtemp()
+    >>> with tacit.open(folder, "stream-glm", dim=2, epsilon=1.0, delta=1e-6) as policy:
+    ...     decision = policy.select(np.eye(2))
+    >>> with tacit.open(folder) as policy:
+    ...     policy.update(decision, 1.0)
+    ...     policy.decisions
+    1
+    """
+    store = SQLiteStore(Path(path))
+    try:
+        refuse_unfinished(store)
+        return DurablePolicy(store, name, policy, arguments)
+    except BaseException:
+        store.close()
+        raise
+
+
+class DurablePolicy:
+    """A policy in a store of its own; made by `tacit.open`.
+
+    Its methods are those of `tacit.Policy`.  It may be used from several threads, and not in a forked process.  After
+    an error of the store it refuses every call: open the folder anew.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        policy: str | None,
+        arguments: dict[str, Any],
+        *,
+        snapshot_every: int = SNAPSHOT_EVERY,
+    ) -> None:
+        self._store, self._lock = store, threading.Lock()
+        if policy is None and arguments:
+            raise InvalidInput(f"say which policy these arguments are for: {', '.join(arguments)}")
+        kept = {journal.name: journal for journal in store.journals()}
+        if name in kept:
+            if policy is not None:
+                _compare(kept[name], policy, arguments)
+            self._journal = PolicyJournal(store, store.claim(name), snapshot_every=snapshot_every)
+        elif policy is not None:
+            self._journal = PolicyJournal.begin(store, name, policy, arguments, snapshot_every=snapshot_every)
+        else:
+            others = f"; it holds {', '.join(kept)}" if kept else ""
+            raise UnknownJournal(f"there is no policy named {name!r}{others}: say which policy to begin")
+
+    def select(
+        self, contexts: npt.ArrayLike | None = None, *, user: Record | None = None, arms: Arms | None = None
+    ) -> Decision:
+        """Choose an arm for one user; see `tacit.Policy.select`."""
+        with self._lock, self._journal.working() as policy:
+            decision = policy.select(contexts, user=user, arms=arms)
+            self._journal.commit()
+            return decision
+
+    def select_batch(
+        self,
+        contexts: npt.ArrayLike | None = None,
+        *,
+        users: Sequence[Record] | None = None,
+        arms: Arms | None = None,
+    ) -> list[Decision | InvalidInput]:
+        """Choose for many users at once, in one commit; see `tacit.Policy.select_batch`."""
+        with self._lock, self._journal.working() as policy:
+            decisions = policy.select_batch(contexts, users=users, arms=arms)
+            self._journal.commit()
+            return decisions
+
+    def update(self, decision: Decision | int, reward: float) -> None:
+        """Report the reward of a decision, at most once; see `tacit.Policy.update`."""
+        with self._lock, self._journal.working() as policy:
+            policy.update(decision, reward)
+            self._journal.commit()
+
+    def abandon(self, decision: Decision | int) -> None:
+        """Give a decision up whose arm was never shown; see `tacit.Policy.abandon`."""
+        with self._lock, self._journal.working() as policy:
+            policy.abandon(decision)
+            self._journal.commit()
+
+    def explain(self, *arguments: Any, **keywords: Any) -> Explanation | ChoiceExplanation:
+        """Every feature with its released weight, or why one arm is better; see `tacit.Policy.explain`."""
+        with self._lock:
+            return self._seen().explain(*arguments, **keywords)
+
+    @property
+    def privacy(self) -> PrivacyReport:
+        """Target, spent and remaining budget; prints as a table."""
+        with self._lock:
+            return self._seen().privacy
+
+    @property
+    def estimate(self) -> FloatArray:
+        """The newest estimate of theta, made of releases."""
+        with self._lock:
+            policy = self._seen()
+            if not isinstance(policy, PrivatePolicy):
+                raise InvalidInput(f"{policy.name} learns from raw data: it has no estimate that is made of releases")
+            return policy.estimate
+
+    @property
+    def decisions(self) -> int:
+        """Number of decisions made so far."""
+        with self._lock:
+            return self._seen().decisions
+
+    @property
+    def config(self) -> Config:
+        """What the policy was begun with."""
+        found: Config = self._journal.policy.config
+        return found
+
+    def public_fingerprint(self) -> str:
+        """Hash of all that others may see; see `tacit.PrivatePolicy.public_fingerprint`."""
+        with self._lock:
+            return self._seen().public_fingerprint()
+
+    def backup(self, path: str | Path) -> None:
+        """Write what is public of the policy to a new file, which may be copied; `tacit restore` begins from it."""
+        with self._lock:
+            write_backup(path, {self._journal.name: Kept(self._seen(), {})})
+
+    def _seen(self) -> Policy:
+        """The policy between two calls, as long as the lock is held: all of it is committed."""
+        self._journal.check()
+        return self._journal.policy
+
+    def close(self) -> None:
+        """Write a snapshot, which erases the log of rows, and let go of the folder; further calls are refused."""
+        with self._lock:
+            try:
+                if self._journal.alive:
+                    self._journal.compact()
+            finally:
+                self._journal.end()
+                self._store.close()
+
+    def __enter__(self) -> DurablePolicy:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _compare(kept: Journal, policy: str, arguments: dict[str, Any]) -> None:
+    """Refuse arguments that are not those of the policy that there is."""
+    found, config = described(kept.config)
+    asked = policy_class(policy).configured(arguments).to_json()
+    if policy != found:
+        what = f"is {found}, not {policy}"
+    elif asked != config:
+        differing = [f"{key}={config.get(key)!r}, not {asked[key]!r}" for key in asked if asked[key] != config.get(key)]
+        what = "was begun with " + "; ".join(differing)
+    else:
+        return
+    raise JournalExists(
+        f"policy {kept.name!r} {what}: a policy never changes. Open it without arguments, or begin another one under "
+        "another name"
+    )

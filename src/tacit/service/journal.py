@@ -1,0 +1,216 @@
+"""A policy's life in a store: what it does is logged and committed in groups; snapshots erase the log now and then.
+
+The policy in memory runs ahead of the store between a call and its commit.  Nobody may see anything of it, nor any
+answer, before the commit has succeeded.  When it does not, or when a call is interrupted in the middle, memory is worth
+nothing any more: the journal is dead, and whoever wants to go on claims it anew.  A release that was never committed
+was never seen, and may be drawn anew; one that was committed is applied again as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from tacit._compile import compile_now
+from tacit._version import __version__
+from tacit.errors import CorruptState, InvalidInput, StoreDamaged, StoreFailed, TacitError
+from tacit.policies.log import Entry, Released
+from tacit.policies.policy import Policy
+from tacit.policies.private_policy import PrivatePolicy
+from tacit.policies.registry import make_policy, policy_class, restore
+from tacit.service.packing import pack_entry, pack_snapshot, unpack_entry, unpack_snapshot
+from tacit.service.store import Group, Recovery, Store
+
+SNAPSHOT_EVERY: Final = 50_000
+"""Entries after which a snapshot takes the place of the log."""
+_NAMES: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+UNFINISHED: Final = "unfinished"
+"""A setting of a store that is being filled, and must not be used if that was interrupted."""
+_WORTH_COMPILING: Final = 2_000
+"""Entries to be replayed for which interpreted kernels would take longer than compiling them."""
+
+
+class PolicyJournal:
+    """The owner of a policy whose log is in a store."""
+
+    def __init__(
+        self,
+        store: Store,
+        recovery: Recovery,
+        *,
+        snapshot_every: int = SNAPSHOT_EVERY,
+        begun: Policy | None = None,
+    ) -> None:
+        """Go on from what was recovered; ``begun`` is the policy itself where nothing has happened to it yet."""
+        self.name = recovery.journal.name
+        self.lease, self.seq, self.snapshot_seq = recovery.lease, recovery.journal.seq, recovery.journal.snapshot_seq
+        self.note = recovery.journal.note
+        """As it was when the journal was claimed."""
+        self.group = Group()
+        """What has been done and is not committed."""
+        self.released_in_group = 0
+        """How often anything was released by it."""
+        self._store, self._every = store, snapshot_every
+        self._dead: str | None = None
+        self.policy = begun or _recovered(recovery)
+        self.policy.keep_log(self._log)
+        if recovery.snapshot is None:
+            self.compact()  # ids of decisions begin at random: from here on they are known
+
+    @classmethod
+    def begin(
+        cls, store: Store, name: str, policy: str, arguments: dict[str, Any], *, snapshot_every: int = SNAPSHOT_EVERY
+    ) -> PolicyJournal:
+        """Make a new policy and its journal; the arguments are those of `tacit.make_policy`."""
+        return cls.adopt(store, name, make_policy(policy, **arguments), snapshot_every=snapshot_every)
+
+    @classmethod
+    def adopt(
+        cls,
+        store: Store,
+        name: str,
+        policy: Policy,
+        *,
+        snapshot_every: int = SNAPSHOT_EVERY,
+        extra: Mapping[str, Any] | None = None,
+    ) -> PolicyJournal:
+        """Make a journal for a policy that nobody else holds; it belongs to the journal from here on.
+
+        ``extra`` is kept with the policy's configuration.
+        """
+        if not _NAMES.fullmatch(name):
+            raise InvalidInput(f"name must be 1 to 64 letters, digits, dots, dashes or underscores, not {name!r}")
+        _refuse_what_nobody_may_serve(policy)
+        store.create(name, _config(policy, extra or {}))
+        return cls(store, store.claim(name), snapshot_every=snapshot_every, begun=policy)
+
+    def _log(self, entry: Entry) -> None:
+        self.check()  # whoever holds the policy of a journal that has ended cannot go on with it
+        self.released_in_group += isinstance(entry, Released) and bool(entry.values)
+        self.group.entries.append(pack_entry(entry))
+
+    @contextmanager
+    def working(self) -> Iterator[Policy]:
+        """Work on the policy; whatever interrupts it in the middle ends this journal.
+
+        Bad input is refused by policies before they change anything, and may be asked for again.  Commit inside: a
+        signal between the work and its commit would otherwise leave what is not durable for others to see.
+        """
+        self.check()
+        before = self._extent()
+        try:
+            yield self.policy
+        except BaseException as error:
+            if not isinstance(error, InvalidInput) or before != self._extent():
+                self._die(f"a call was interrupted: {error!r}")
+            raise
+
+    def _extent(self) -> tuple[int, ...]:
+        """What changes with everything that is done."""
+        rows = sum(len(table) for table in self.group.rows.values())
+        return self.seq, len(self.group.entries), rows, len(self.group.forget), self.policy.decisions
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can go on."""
+        return self._dead is None
+
+    def check(self) -> None:
+        """Raise if this journal is dead."""
+        if self._dead is not None:
+            raise StoreFailed(
+                f"policy {self.name!r} cannot go on, since {self._dead}. Open it anew: what was answered is kept"
+            )
+
+    def commit(self) -> None:
+        """Make everything that was done durable; what it was may be answered, and seen, when this returns."""
+        self.check()
+        if self.group:
+            with self._fatal():
+                self.seq = self._store.append(self.lease, self.seq, self.group)
+                self.group, self.released_in_group = Group(), 0
+        if self.seq - self.snapshot_seq >= self._every:
+            self.compact()
+
+    def compact(self) -> None:
+        """Put a snapshot in place of the log; nothing may wait for its commit."""
+        self.check()
+        if self.group:
+            raise TacitError("a snapshot holds what is committed: commit first")
+        with self._fatal():
+            self._store.compact(self.lease, self.seq, pack_snapshot(self.policy.snapshot()))
+            self.snapshot_seq = self.seq
+
+    def end(self) -> None:
+        """Let go of the policy; what was not committed is forgotten."""
+        self._die("it was closed")
+
+    @contextmanager
+    def _fatal(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self._die(f"a write to its store did not succeed: {error}")
+            raise
+
+    def _die(self, why: str) -> None:
+        self._dead, self.group = self._dead or why, Group()
+
+
+def _config(policy: Policy, extra: Mapping[str, Any]) -> bytes:
+    whole = {"policy": policy.name, "config": policy.config.to_json(), "version": __version__, **extra}
+    return json.dumps(whole, sort_keys=True).encode()
+
+
+def refuse_unfinished(store: Store) -> None:
+    """Refuse a store that a restore was interrupted in: users would count anew."""
+    if store.settings(UNFINISHED):
+        raise StoreDamaged("a restore into this store was interrupted: remove its folder, and restore the backup again")
+
+
+def described(config: bytes) -> tuple[str, dict[str, Any]]:
+    """Name and configuration of the policy of a journal."""
+    try:
+        found = json.loads(config)
+        return str(found["policy"]), dict(found["config"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreDamaged(f"a journal has a configuration that cannot be read: {error!r}") from error
+
+
+def extra_of(config: bytes) -> dict[str, Any]:
+    """What is kept with the policy's configuration in a journal."""
+    described(config)
+    return {name: value for name, value in json.loads(config).items() if name not in ("policy", "config", "version")}
+
+
+def _refuse_what_nobody_may_serve(policy: Policy) -> None:
+    """Noise of a seeded policy is known to whoever knows the seed; `paper` repeats a leak for comparisons."""
+    if not isinstance(policy, PrivatePolicy):
+        return
+    if policy.config.seed is not None:
+        raise InvalidInput("seed must be left out: the noise of a policy that is kept comes from the operating system")
+    if getattr(policy.config, "profile", None) == "paper":
+        raise InvalidInput("profile='paper' leaks, and is for comparisons in simulations only")
+
+
+def _recovered(recovery: Recovery) -> Policy:
+    """The policy as it was after the last entry."""
+    name, config = described(recovery.journal.config)
+    try:
+        if recovery.snapshot is None:
+            kind = policy_class(name)
+            policy = kind(kind.config_type.from_json(config))
+        else:
+            policy = restore(unpack_snapshot(recovery.snapshot))
+        if recovery.journal.seq - recovery.journal.snapshot_seq > _WORTH_COMPILING:
+            compile_now()
+        for entry in recovery.entries:
+            policy.replay(unpack_entry(entry))
+    except StoreDamaged:
+        raise
+    except (CorruptState, InvalidInput) as error:
+        raise StoreDamaged(f"the journal of {recovery.journal.name!r} cannot be applied: {error}") from error
+    return policy

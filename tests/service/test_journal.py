@@ -1,0 +1,168 @@
+"""A policy's life in a store: groups, snapshots, and the death of a journal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tacit.errors import InvalidInput, JournalExists, JournalLost, StoreDamaged, StoreFailed, TacitError
+from tacit.policies.policy import Policy
+from tacit.policies.registry import make_policy
+from tacit.service.journal import PolicyJournal, described
+from tacit.service.packing import unpack_entry
+from tests.contracts.policies import DIM
+from tests.service.parts import FaultyStore, arguments, quick_store, same_state
+
+
+def begun(store: FaultyStore, every: int = 10**9) -> PolicyJournal:
+    return PolicyJournal.begin(store, "a", "joint-linucb", arguments("joint-linucb"), snapshot_every=every)
+
+
+def _work(journal: PolicyJournal, work: Callable[[Policy], None]) -> None:
+    with journal.working() as policy:
+        work(policy)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FaultyStore:
+    return FaultyStore(quick_store(tmp_path))
+
+
+def test_a_group_is_one_commit(store: FaultyStore) -> None:
+    journal = begun(store)
+    appends: list[str] = []
+    store.before = lambda method: appends.append(method) if method == "append" else None
+    with journal.working() as policy:
+        for _ in range(5):
+            policy.update(policy.select(np.eye(DIM)), 1.0)
+        assert journal.seq == 0
+        journal.commit()
+    assert appends == ["append"]
+    assert journal.seq == len(list(store.claim("a").entries))
+    assert journal.released_in_group == 0
+
+
+def test_nothing_to_commit_is_no_commit(store: FaultyStore) -> None:
+    journal = begun(store)
+    store.fail("append", AssertionError("there was nothing"))
+    journal.commit()
+    assert journal.alive
+
+
+def test_releases_of_a_group_are_counted(store: FaultyStore) -> None:
+    journal = begun(store)
+    with journal.working() as policy:
+        for _ in range(6):
+            policy.update(policy.select(np.eye(DIM)), 1.0)
+    kinds = [type(unpack_entry(entry)).__name__ for entry in journal.group.entries]
+    assert journal.released_in_group == kinds.count("Released") > 0
+
+
+def test_a_snapshot_takes_the_place_of_the_log(store: FaultyStore) -> None:
+    journal = begun(store, every=10)
+    lengths = []
+    for _ in range(30):
+        with journal.working() as policy:
+            policy.update(policy.select(np.eye(DIM)), 1.0)
+            journal.commit()
+        lengths.append(journal.seq - journal.snapshot_seq)
+    assert max(lengths) < 10
+    assert journal.seq > 60
+    recovery = store.claim("a")
+    assert recovery.journal.seq == journal.seq
+    same_state(journal.policy, PolicyJournal(store, recovery).policy)
+
+
+def test_a_snapshot_holds_what_is_committed(store: FaultyStore) -> None:
+    journal = begun(store)
+    with journal.working() as policy:
+        policy.select(np.eye(DIM))
+    with pytest.raises(TacitError, match="commit first"):
+        journal.compact()
+    journal.commit()
+    journal.compact()
+
+
+def test_ids_of_decisions_are_known_before_the_first(store: FaultyStore) -> None:
+    """They begin at random: a crash before the first snapshot could otherwise not be replayed."""
+    journal = begun(store)
+    assert store.claim("a").snapshot is not None
+    store.inner.create("b", (store.journals()[0].config))
+    first = PolicyJournal(store, store.claim("b"))  # as after a crash between the two
+    with first.working() as policy:
+        decision = policy.select(np.eye(DIM))
+        first.commit()
+    with PolicyJournal(store, store.claim("b")).working() as policy:
+        policy.update(decision, 1.0)
+    assert journal.policy.decisions == 0
+
+
+def test_another_owner_ends_it(store: FaultyStore) -> None:
+    journal = begun(store)
+    store.claim("a")
+    journal.policy.select(np.eye(DIM))
+    with pytest.raises(JournalLost):
+        journal.commit()
+    assert not journal.alive
+    with pytest.raises(StoreFailed, match="cannot go on"):
+        journal.commit()
+    with pytest.raises(StoreFailed, match="cannot go on"):
+        journal.compact()
+    assert not journal.group
+
+
+def test_bad_input_in_the_middle_of_a_group_ends_it(store: FaultyStore) -> None:
+    """Alone it is survived; after something was done it is not known whether that is to be kept."""
+    journal = begun(store)
+    with pytest.raises(InvalidInput):
+        _work(journal, lambda policy: policy.update(3, 1.0))
+    assert journal.alive
+    with pytest.raises(InvalidInput):
+        _work(journal, lambda policy: policy.update(policy.select(np.eye(DIM)).id + 1, 1.0))
+    assert not journal.alive
+
+
+def test_rows_that_were_put_count_as_work(store: FaultyStore) -> None:
+    journal = begun(store)
+
+    def work(policy: Policy) -> None:
+        journal.group.forget["events"] = 3
+        policy.update(3, 1.0)
+
+    with pytest.raises(InvalidInput):
+        _work(journal, work)
+    assert not journal.alive
+
+
+def test_names_and_configurations(store: FaultyStore) -> None:
+    begun(store)
+    with pytest.raises(JournalExists):
+        begun(store)
+    name, config = described(store.journals()[0].config)
+    assert (name, config["dim"]) == ("joint-linucb", DIM)
+    for bad in (b"", b"{}", b"[]", b'{"policy": "x"}', b"\xff"):
+        with pytest.raises(StoreDamaged, match="configuration that cannot be read"):
+            described(bad)
+
+
+def test_a_policy_that_nobody_knows_is_told(store: FaultyStore) -> None:
+    begun(store)
+    config = json.loads(store.journals()[0].config) | {"policy": "nobody's"}
+    store.create("b", json.dumps(config).encode())
+    with pytest.raises(StoreDamaged, match="nobody's"):
+        PolicyJournal(store, store.claim("b"))
+
+
+def test_an_adopted_policy_keeps_what_it_learned(store: FaultyStore) -> None:
+    policy = make_policy("greedy-mle", **arguments("greedy-mle"))
+    decision = policy.select(np.eye(DIM))
+    PolicyJournal.adopt(store, "mine", policy)
+    again = PolicyJournal(store, store.claim("mine"))
+    with again.working() as found:
+        found.update(decision, 1.0)
+        again.commit()
+    assert again.policy.decisions == 1
