@@ -1,0 +1,167 @@
+"""All policies of one store, served by one process: made, found again after a crash, closed."""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tacit.errors import InvalidInput, JournalExists, StoreDamaged, UnknownJournal
+from tacit.policies.policy import Policy
+from tacit.policies.registry import policy_class
+from tacit.service.events import HASH_KEY, HASH_KEY_SIZE, Hashes
+from tacit.service.host import Host, SetMode
+from tacit.service.intake import Intake
+from tacit.service.journal import PolicyJournal, described, refuse_unfinished
+from tacit.service.store import Journal, Store
+from tacit.service.terms import Mode, Terms, checked_mode
+from tacit.service.warming import warm
+
+MOST_ARMS: Final = 1_000
+_TERMS: Final = "terms"
+_WINDOW: Final = 1_000_000
+"""Decisions that may wait for their rewards in a served policy, unless it is told another number."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A policy that is being served."""
+
+    name: str
+    policy: str
+    config: Mapping[str, Any]
+    """As it was given: the arguments of `make_policy`, as JSON."""
+    terms: Terms
+    host: Host
+    intake: Intake
+
+
+class Deployment:
+    """The policies of a store, each with its host.
+
+    ``clock`` counts seconds; a test passes one of its own.
+    """
+
+    def __init__(
+        self, store: Store, *, most_arms: int = MOST_ARMS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        refuse_unfinished(store)
+        self.store, self._most_arms, self._clock = store, most_arms, clock
+        self._hashes = Hashes(_hash_key(store))
+        self._changing = threading.Lock()
+        self.policies: dict[str, Served] = {}
+        """By name; replaced as a whole when one is added."""
+        for journal in store.journals():
+            self.policies[journal.name] = self._serve(journal, PolicyJournal(store, store.claim(journal.name)))
+
+    def put(self, name: str, body: Mapping[str, Any]) -> tuple[Served, bool]:
+        """Make a policy, or change the mode of one that there is; also says whether it is new.
+
+        ``body`` has the policy's name as ``policy``, the arguments of `make_policy`, those of `Terms` and ``mode``.
+        Anything else than the mode of a policy never changes: ``JournalExists``.
+        """
+        arguments = dict(body)
+        mode = checked_mode(arguments.pop("mode", "online"))
+        policy, terms = arguments.pop("policy", None), Terms.taken_from(arguments)
+        if not isinstance(policy, str):
+            raise InvalidInput('policy is missing: say which one, as in "policy": "stream-glm"')
+        with self._changing:
+            found = self.policies.get(name)
+            if found is None:
+                return self._begin(name, policy, arguments, terms, mode), True
+            self._compare(found, policy, arguments, terms)
+            if "mode" in body:
+                found.host.process([SetMode(mode)])
+            return found, False
+
+    def _begin(self, name: str, policy: str, arguments: dict[str, Any], terms: Terms, mode: Mode) -> Served:
+        made = self._made(policy, arguments, terms)
+        journal = PolicyJournal.adopt(self.store, name, made, extra={_TERMS: terms.to_json()})
+        (kept,) = (each for each in self.store.journals() if each.name == name)
+        served = self._serve(kept, journal)
+        if mode != "online":
+            served.host.process([SetMode(mode)])
+        self.policies = self.policies | {name: served}
+        return served
+
+    def _made(self, policy: str, arguments: dict[str, Any], terms: Terms) -> Policy:
+        if arguments.get("reward_age") is not None:
+            raise InvalidInput("reward_age counts decisions: a service has hold and reward_wait, which count seconds")
+        made = self._rehearsed(policy, {"reward_window": _WINDOW} | arguments)
+        if terms.user_level and not made.private:
+            raise InvalidInput(f"user_level is for private policies, and {policy} is none")
+        if terms.default_reward is not None and not 0.0 <= terms.default_reward <= made.setting.reward_bound:
+            raise InvalidInput(
+                f"default_reward must be in [0, {made.setting.reward_bound:g}], not {terms.default_reward!r}"
+            )
+        return made
+
+    def _rehearsed(self, policy: str, arguments: dict[str, Any]) -> Policy:
+        """A policy with these arguments, after another one with the same has shown that it can decide and learn.
+
+        Arguments that no sane caller gives may pass every check and fail in arithmetic; a policy that fails after it
+        has begun would end the process.
+        """
+        kind = policy_class(policy)
+        config = kind.configured(arguments)
+        try:
+            warm(policy, config.to_json())
+            return kind(config)
+        except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError) as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise InvalidInput(f"no policy can be made of these arguments ({type(error).__name__})") from error
+
+    def _compare(self, found: Served, policy: str, arguments: dict[str, Any], terms: Terms) -> None:
+        asked = policy_class(policy).configured({"reward_window": _WINDOW} | arguments).to_json()
+        if (found.policy, found.config, found.terms) != (policy, asked, terms):
+            raise JournalExists(f"policy {found.name!r} exists with another configuration, which never changes")
+
+    def _serve(self, kept: Journal, journal: PolicyJournal) -> Served:
+        policy, config = described(kept.config)
+        try:
+            terms = Terms.given(json.loads(kept.config).get(_TERMS, {}))
+        except (TypeError, ValueError) as error:
+            raise StoreDamaged(f"the terms of {kept.name!r} cannot be read: {error}") from error
+        host = Host(self.store, journal, terms, self._hashes, self._clock)
+        intake = Intake(journal.policy, terms, self._hashes, self._most_arms)
+        return Served(kept.name, policy, config, terms, host, intake)
+
+    def get(self, name: str) -> Served:
+        """The policy of this name."""
+        found = self.policies.get(name)
+        if found is None:
+            raise UnknownJournal(f"there is no policy named {name!r}")
+        return found
+
+    def total_mu(self) -> float:
+        """Gaussian-DP parameter of everything that was spent on somebody who is in all policies: sqrt of sum mu^2."""
+        return math.sqrt(sum(float(served.host.published.spent_mu) ** 2 for served in self.policies.values()))
+
+    def tick(self) -> None:
+        """Settle what is due in all policies."""
+        for served in list(self.policies.values()):
+            served.host.tick()
+
+    def close(self) -> None:
+        """Write snapshots, which erase the logs of rows, and let go of the store."""
+        with self._changing:
+            try:
+                for served in self.policies.values():
+                    served.host.close()
+            finally:
+                self.store.close()
+
+
+def _hash_key(store: Store) -> bytes:
+    """The key of this store's hashes, made at the first start."""
+    found = store.settings(HASH_KEY).get(HASH_KEY)
+    if found is None:
+        found = secrets.token_bytes(HASH_KEY_SIZE)
+        store.change_settings({HASH_KEY: found})
+    return found

@@ -1,0 +1,99 @@
+"""What may be seen of a served policy: made of releases, the ledger and the clock of decisions, and never changed."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from tacit.policies.policy import Policy
+from tacit.policies.private_policy import PrivatePolicy
+from tacit.service.terms import Mode
+
+_POINT: Final = struct.Struct("<qdd")
+
+
+class Point(NamedTuple):
+    """A release, as the page draws it: everybody may see that and when it was, and what follows from it."""
+
+    decisions: int
+    time: float
+    """Seconds since 1970."""
+    best_reward: float
+    """Estimated mean reward of the best arm that there can be, mu(|theta|); NaN for a policy that estimates none."""
+
+    def pack(self) -> bytes:
+        """As the value of a row."""
+        return _POINT.pack(*self)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Point:
+        """The point that gave these bytes."""
+        return cls(*_POINT.unpack(data))
+
+
+def newest_point(policy: Policy, now: float) -> Point:
+    """What there is to be drawn of the newest release."""
+    belief = policy.belief if isinstance(policy, PrivatePolicy) else None
+    best = math.nan if belief is None else float(policy.setting.link.mean(float(np.linalg.norm(belief.theta))))
+    return Point(policy.decisions, now, best)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A policy as others see it."""
+
+    mode: Mode
+    decisions: int
+    releases: int
+    """How often anything was released."""
+    estimate: tuple[float, ...] | None
+    """The newest estimate of theta; None for a policy without privacy, whose estimate is raw data."""
+    privacy: Mapping[str, Any]
+    """The privacy report as JSON."""
+    spent_mu: float
+    """Spent on one person, as the parameter of Gaussian differential privacy; infinite without privacy."""
+    history: tuple[Point, ...]
+    """The newest releases, oldest first."""
+    explanation: Mapping[str, Any] | None
+    """Every feature with its released weight; None for a policy that estimates none, or without privacy."""
+    made_at: float
+    """Seconds that the service had been up."""
+
+
+def publish(
+    policy: Policy,
+    mode: Mode,
+    releases: int,
+    history: tuple[Point, ...],
+    uptime: float = 0.0,
+    earlier: Published | None = None,
+) -> Published:
+    """The copy that others see from now on; everything in the policy must be committed.
+
+    What follows from releases alone is taken from an ``earlier`` copy when nothing was released since.
+    """
+    report = policy.privacy
+    same = earlier is not None and earlier.releases == releases
+    return Published(
+        mode=mode,
+        decisions=policy.decisions,
+        releases=releases,
+        estimate=tuple(policy.estimate.tolist()) if isinstance(policy, PrivatePolicy) else None,
+        privacy=report.to_dict(),
+        spent_mu=report.rounds_per_user * report.spent_mu,
+        history=history,
+        explanation=earlier.explanation if same and earlier is not None else _explained(policy),
+        made_at=uptime,
+    )
+
+
+def _explained(policy: Policy) -> Mapping[str, Any] | None:
+    """The features that a private policy believes to matter: a function of its releases."""
+    if not isinstance(policy, PrivatePolicy) or policy.belief is None:
+        return None
+    return policy.explain().to_json()

@@ -1,0 +1,57 @@
+"""Users who return: of each the first k decisions count, rewarded or not, and later ones teach nothing.
+
+Counters live as long as the policy, under keyed hashes of the users' ids.  They are a function of who asked and how
+often, which is public, and never of arms or rewards.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from tacit.errors import StoreDamaged
+from tacit.service.store import Group, Lease, Row, Store
+
+USERS: Final = "users"
+"""The table of a journal that has a row for each user."""
+_COUNT: Final = struct.Struct("<I")
+
+
+class UserCounts:
+    """The counters of one policy; ``most`` decisions of a user count, all of them if it is None."""
+
+    def __init__(self, store: Store, lease: Lease, most: int | None, known: int) -> None:
+        self.most = most
+        self.known = known
+        """Users who ever came."""
+        self._store, self._lease = store, lease
+        self._rows: dict[bytes, Row] = {}
+
+    def look_up(self, users: Iterable[bytes]) -> None:
+        """Read the counters of the users of a group, at once."""
+        self._rows = self._store.find(self._lease, USERS, users) if self.most is not None else {}
+
+    def counts(self, user: bytes | None, group: Group) -> bool:
+        """Whether a decision of this user counts; counts it if so, with the group."""
+        if self.most is None or user is None:
+            return True
+        row = self._rows.get(user)
+        so_far = 0 if row is None else _count(row)
+        if so_far >= self.most:
+            return False
+        if row is None:
+            self.known += 1
+            row = Row(user, self.known, b"")
+        self._rows[user] = replace(row, value=_COUNT.pack(so_far + 1))
+        group.rows.setdefault(USERS, {})[user] = self._rows[user]
+        return True
+
+
+def _count(row: Row) -> int:
+    try:
+        (count,) = _COUNT.unpack(row.value)
+    except struct.error as error:
+        raise StoreDamaged(f"a row of the table of users cannot be read: {error}") from error
+    return int(count)

@@ -1,0 +1,200 @@
+"""All policies of a store: made once, never changed, found again."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit.errors import InvalidInput, JournalExists, StoreDamaged, StoreFailed, UnknownJournal
+from tacit.policies.registry import POLICIES
+from tacit.service.deployment import Deployment
+from tacit.service.host import Answer
+from tests.service.hosting import arms_of
+from tests.service.parts import PRIVATE, Clock, FaultyStore, body, quick_store
+
+
+def test_the_same_body_again_is_the_same_policy(tmp_path: Path) -> None:
+    store = quick_store(tmp_path)
+    deployment = Deployment(store)
+    made, new = deployment.put("p", body("stream-glm"))
+    assert new
+    assert deployment.put("p", body("stream-glm")) == (made, False)
+    assert deployment.put("p", body("stream-glm", epsilon=4)) == (made, False)  # 4 is 4.0
+    for change in ({"epsilon": 2.0}, {"reward_wait": 5.0}, {"hold": False}, {"default_reward": 0.0}, {"dim": 2}):
+        with pytest.raises(JournalExists, match="never changes"):
+            deployment.put("p", body("stream-glm") | change)
+    with pytest.raises(JournalExists):
+        deployment.put("p", body("joint-linucb"))
+    again = Deployment(store)
+    assert not again.put("p", body("stream-glm"))[1]
+    with pytest.raises(JournalExists):
+        again.put("p", body("stream-glm") | {"reward_wait": 5.0})
+    with pytest.raises(UnknownJournal, match="no policy named 'q'"):
+        again.get("q")
+    store.close()
+
+
+@pytest.mark.parametrize("name", list(POLICIES))
+def test_every_policy_is_served_and_found_again(name: str, tmp_path: Path) -> None:
+    store = quick_store(tmp_path)
+    deployment = Deployment(store)
+    served, _ = deployment.put("p", body(name))
+    for number in range(20):
+        _, ask = served.intake.decision("n", contexts=arms_of(number).tolist(), event_id=str(number))
+        reward = served.intake.reward("n", str(number), reward=1.0)
+        first, second = served.host.process([ask, reward])
+        assert isinstance(first, Answer)
+        assert isinstance(second, Answer)
+    again = Deployment(store)
+    assert again.get("p").host.published.decisions == 20
+    assert again.get("p").host.published.estimate == served.host.published.estimate
+    assert math.isfinite(again.total_mu()) == (name in PRIVATE)
+    again.close()
+    store = quick_store(tmp_path)
+    assert Deployment(store).get("p").host.published.decisions == 20
+    store.close()
+
+
+def test_the_mode_alone_may_change(tmp_path: Path) -> None:
+    store = quick_store(tmp_path)
+    deployment = Deployment(store)
+    served, _ = deployment.put("p", body("random") | {"mode": "off"})
+    assert served.host.published.mode == "off"
+    deployment.put("p", body("random"))  # says nothing of the mode
+    assert served.host.published.mode == "off"
+    deployment.put("p", body("random") | {"mode": "apprentice"})
+    assert Deployment(store).get("p").host.published.mode == "apprentice"
+    with pytest.raises(InvalidInput, match="mode must be one of online, apprentice, off"):
+        deployment.put("p", body("random") | {"mode": "on"})
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"policy": None}, "policy is missing"),
+        ({"policy": "nothing"}, "policy must be one of"),
+        ({"dim": -1}, "dim"),
+        ({"unknown": 1}, "unknown"),
+        ({"seed": 1}, "seed must be left out"),
+        ({"reward_age": 5}, "reward_age counts decisions"),
+        ({"reward_wait": 0.0}, "reward_wait"),
+        ({"reward_wait": math.inf}, "reward_wait"),
+        ({"reward_wait": math.nan}, "reward_wait"),
+        ({"reward_wait": "long"}, "reward_wait"),
+        ({"reward_wait": True}, "reward_wait"),
+        ({"reward_wait": 1e9}, "at most"),
+        ({"event_memory": 1.0}, "event_memory must be at least reward_wait"),
+        ({"default_reward": 2.0}, "default_reward"),
+        ({"default_reward": -1.0}, "default_reward"),
+        ({"default_reward": math.nan}, "default_reward"),
+        ({"default_reward": "a lot"}, "default_reward"),
+        ({"hold": 1}, "hold must be true or false"),
+        ({"user_level": "yes"}, "user_level must be true or false"),
+        ({"mode": "on"}, "mode must be one of"),
+    ],
+    ids=str,
+)
+def test_bad_bodies_are_refused_and_leave_nothing(change: dict[str, Any], words: str, tmp_path: Path) -> None:
+    store = quick_store(tmp_path)
+    deployment = Deployment(store)
+    with pytest.raises(InvalidInput, match=words):
+        deployment.put("p", body("stream-glm") | change)
+    assert store.journals() == []
+    assert deployment.put("p", body("stream-glm"))[1]
+    store.close()
+
+
+def test_users_are_counted_for_privacy_alone(tmp_path: Path) -> None:
+    store = quick_store(tmp_path)
+    with pytest.raises(InvalidInput, match="user_level is for private policies"):
+        Deployment(store).put("p", body("greedy-mle") | {"user_level": True})
+    store.close()
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "x" * 65, "a b", "-a"])
+def test_names_are_plain(name: str, tmp_path: Path) -> None:
+    store = quick_store(tmp_path)
+    with pytest.raises(InvalidInput, match="name must be 1 to 64"):
+        Deployment(store).put(name, body("random"))
+    assert store.journals() == []
+    store.close()
+
+
+@pytest.mark.parametrize("method", ["create", "claim", "compact"])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_policy_whose_making_was_interrupted_is_made_by_the_next_call(
+    method: str, after: bool, tmp_path: Path
+) -> None:
+    store = FaultyStore(quick_store(tmp_path))
+    deployment = Deployment(store)
+    store.fail(method, StoreFailed("disk full"), after=after)
+    with pytest.raises(StoreFailed):
+        deployment.put("p", body("stream-glm") | {"mode": "off"})
+    assert deployment.policies == {}
+    again = Deployment(store.inner)
+    served, _ = again.put("p", body("stream-glm") | {"mode": "off"})
+    assert served.host.published.mode == "off"
+    assert served.host.published.decisions == 0
+    store.close()
+
+
+def test_what_was_spent_is_composed(tmp_path: Path) -> None:
+    store = quick_store(tmp_path)
+    deployment = Deployment(store)
+    mus = []
+    for number, name in enumerate(("stream-glm", "joint-linucb")):
+        served, _ = deployment.put(f"p{number}", body(name))
+        mus.append(served.host.published.spent_mu)
+    assert all(mu > 0.0 for mu in mus)
+    assert deployment.total_mu() == pytest.approx(math.hypot(*mus))
+    store.close()
+
+
+def test_several_policies_tick_together(tmp_path: Path) -> None:
+    clock, store = Clock(), quick_store(tmp_path)
+    deployment = Deployment(store, clock=clock)
+    for name in ("a", "b"):
+        served, _ = deployment.put(name, body("random") | {"reward_wait": 5.0})
+        _, ask = served.intake.decision("n", contexts=arms_of(1).tolist(), event_id="e")
+        served.host.process([ask])
+        assert served.host.unsettled == 1
+    clock.now += 5.0
+    deployment.tick()
+    assert [served.host.unsettled for served in deployment.policies.values()] == [0, 0]
+    deployment.close()
+
+
+def test_close_erases_the_rows_of_all_policies(tmp_path: Path) -> None:
+    clock, store = Clock(), quick_store(tmp_path)
+    deployment = Deployment(store, clock=clock)
+    rows = []
+    for place, name in enumerate(("joint-linucb", "stream-glm")):
+        served, _ = deployment.put(name, body(name) | {"hold": False})
+        for number in range(10 * place, 10 * place + 10):
+            _, ask = served.intake.decision("n", contexts=arms_of(number).tolist(), event_id=str(number))
+            (found,) = served.host.process([ask])
+            assert isinstance(found, Answer)
+            rows.append(arms_of(number)[found.arm].tobytes())
+            served.host.process([served.intake.reward("n", str(number), reward=1.0)])
+
+    def held() -> int:
+        files = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+        return sum(row in files for row in rows)
+
+    assert held() == 20
+    deployment.close()
+    assert held() == 0
+
+
+def test_terms_that_cannot_be_read_are_damage(tmp_path: Path) -> None:
+    store = quick_store(tmp_path)
+    Deployment(store).put("p", body("random"))
+    (journal,) = store.journals()
+    store.create("q", journal.config.replace(b'"hold": true', b'"hold": 12345'))
+    with pytest.raises(StoreDamaged, match="the terms of 'q' cannot be read"):
+        Deployment(store)
+    store.close()

@@ -1,0 +1,563 @@
+"""A served policy: every id is one decision, every reward counts once, and others see what is committed alone."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit.errors import JournalLost, StoreFailed
+from tacit.policies.registry import make_policy
+from tacit.service import host as host_module
+from tacit.service import journal as journal_module
+from tacit.service.events import EVENTS, Status
+from tacit.service.host import Answer, Refusal
+from tests.service.hosting import Bench, arms_of
+from tests.service.parts import arguments
+
+WAIT = 10.0
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path, reward_wait=WAIT)
+    yield made
+    made.close()
+
+
+def served(folder: Path, policy: str = "joint-linucb", **changes: Any) -> Bench:
+    return Bench(folder, policy, **({"reward_wait": WAIT} | changes))
+
+
+# Decisions
+
+
+def test_the_same_id_and_content_is_the_same_decision(bench: Bench) -> None:
+    arm = bench.arm("a")
+    for _ in range(3):
+        assert bench.decide("a") == Answer(arm, False)
+    assert bench.decisions == 1
+    assert bench.decide("a", number=5) is Refusal.OTHER_CONTENT
+    assert bench.decisions == 1
+    bench.crash()
+    assert bench.decide("a") == Answer(arm, False)
+    assert bench.decide("a", number=5) is Refusal.OTHER_CONTENT
+    assert bench.decisions == 1
+
+
+def test_an_id_belongs_to_its_namespace(bench: Bench) -> None:
+    bench.arm("a")
+    (other,) = bench.process(bench.asks("a", 7, namespace="m"))
+    assert isinstance(other, Answer)
+    assert other.new
+    assert bench.decisions == 2
+    assert bench.process(bench.reports("a", 1.0, namespace="o")) == [Refusal.UNKNOWN_EVENT]
+
+
+def test_one_id_several_times_in_one_group(bench: Bench) -> None:
+    ask, again = bench.asks("a"), bench.asks("a")
+    first, second, other, rewarded, twice = bench.process(
+        ask, again, bench.asks("a", 9), bench.reports("a", 1.0), bench.reports("a", 1.0)
+    )
+    assert isinstance(first, Answer)
+    assert (first.new, second, other) == (True, Answer(first.arm, False), Refusal.OTHER_CONTENT)
+    assert (rewarded, twice) == (Answer(first.arm, True), Answer(first.arm, False))
+    assert bench.decisions == 1
+    bench.wait(WAIT)
+    assert bench.learned == [(bench.row("a", first.arm), 1.0)]
+
+
+def test_a_user_who_counts_once_asks_twice_in_one_group(tmp_path: Path) -> None:
+    bench = served(tmp_path, user_level=True, hold=False)
+    bench.process(bench.asks("a", user="u"), bench.asks("b", user="u"), bench.asks("c", user="v"))
+    for event in "abc":
+        assert isinstance(bench.reward(event, 1.0), Answer)
+    assert len(bench.learned) == 2
+    assert [event.counts for event in bench.events()] == [True, False, True]
+
+
+# Rewards
+
+
+@pytest.mark.parametrize("hold", [True, False])
+def test_rewards_new_same_other_unknown_and_of_another_arm(hold: bool, tmp_path: Path) -> None:
+    bench = served(tmp_path, hold=hold)
+    arm = bench.arm("a")
+    assert bench.reward("a", 1.0, arm=arm + 1) is Refusal.OTHER_ARM
+    assert bench.reward("b", 1.0) is Refusal.UNKNOWN_EVENT
+    assert bench.learned == []
+    assert bench.reward("a", 1.0, arm=arm) == Answer(arm, True)
+    for _ in range(2):
+        assert bench.reward("a", 1.0) == Answer(arm, False)
+        assert bench.reward("a", 0.5) is Refusal.OTHER_REWARD
+        assert bench.reward("a", None) is Refusal.OTHER_REWARD
+        bench.crash()
+    assert bench.learned == ([] if hold else [(bench.row("a", arm), 1.0)])
+    bench.wait(WAIT)
+    assert bench.learned == [(bench.row("a", arm), 1.0)]
+
+
+def test_a_reward_of_either_zero_is_the_same(bench: Bench) -> None:
+    arm = bench.arm("a")
+    assert bench.reward("a", 0.0) == Answer(arm, True)
+    assert bench.reward("a", -0.0) == Answer(arm, False)
+    assert bench.reward("a", 0) == Answer(arm, False)
+
+
+@pytest.mark.parametrize("hold", [True, False])
+@pytest.mark.parametrize("first", [None, 1.0])
+def test_abandoned_or_rewarded_whatever_comes_first(first: float | None, hold: bool, tmp_path: Path) -> None:
+    bench = served(tmp_path, hold=hold, event_memory=5 * WAIT)
+    second = 1.0 if first is None else None
+    arm = bench.arm("a")
+    assert bench.reward("a", first) == Answer(arm, True)
+    assert bench.reward("a", second) is Refusal.OTHER_REWARD
+    assert bench.reward("a", first) == Answer(arm, False)
+    bench.crash()
+    bench.wait(WAIT)
+    assert bench.reward("a", second) is Refusal.OTHER_REWARD
+    assert bench.reward("a", first) == Answer(arm, False)
+    assert bench.learned == ([] if first is None else [(bench.row("a", arm), 1.0)])
+
+
+@pytest.mark.parametrize("hold", [True, False])
+@pytest.mark.parametrize("default", [None, 0.0, 0.25])
+def test_a_reward_that_does_not_come(default: float | None, hold: bool, tmp_path: Path) -> None:
+    bench = served(tmp_path, hold=hold, default_reward=default, event_memory=5 * WAIT)
+    arm = bench.arm("a")
+    bench.wait(WAIT - 0.001)
+    assert bench.learned == []
+    bench.wait(0.001)
+    expected = [] if default is None else [(bench.row("a", arm), default)]
+    assert bench.learned == expected
+    for _ in range(2):
+        assert bench.reward("a", 1.0) is Refusal.EXPIRED
+        assert bench.reward("a", None) is Refusal.EXPIRED
+        assert bench.reward("a", default if default is not None else 1.0) is Refusal.EXPIRED
+        assert bench.decide("a") == Answer(arm, False)
+        bench.crash()
+    bench.wait(10 * WAIT)
+    assert bench.learned == expected
+    assert bench.host.journal.policy._pending.to_arrays()["ids"].size == 0  # nothing waits for ever
+
+
+def test_held_rewards_contribute_in_the_order_of_decisions(bench: Bench) -> None:
+    """Whatever the order in which they came: the delay is no longer data."""
+    arms = {event: bench.arm(event) for event in "abcd"}
+    for event in "dbca":
+        bench.clock.now += 1.0
+        bench.reward(event, 1.0)
+    assert bench.learned == []
+    bench.wait(WAIT - 4.0)
+    assert [row for row, _ in bench.learned] == [bench.row(event, arms[event]) for event in "abcd"]
+
+
+def test_a_late_decision_is_settled_after_its_own_wait(bench: Bench) -> None:
+    first = bench.arm("a")
+    bench.clock.now += WAIT / 2
+    second = bench.arm("b")
+    bench.process(bench.reports("a", 1.0), bench.reports("b", 1.0))
+    bench.wait(WAIT / 2)
+    assert bench.learned == [(bench.row("a", first), 1.0)]
+    bench.wait(WAIT / 2)
+    assert bench.learned[1:] == [(bench.row("b", second), 1.0)]
+
+
+def test_a_reward_that_comes_with_the_group_that_settles_is_too_late(bench: Bench) -> None:
+    """The waiting time is over by the clock, whoever asks first."""
+    bench.arm("a")
+    bench.clock.now += WAIT
+    assert bench.reward("a", 1.0) is Refusal.EXPIRED
+    assert bench.learned == []
+
+
+def test_decisions_that_the_policy_gave_up_by_its_own_clock(tmp_path: Path) -> None:
+    """A small reward_window: the host survives it, and refuses rewards that cannot be taken any more."""
+    bench = served(tmp_path, reward_window=3, hold=False, event_memory=5 * WAIT)
+    bench.arm("a")
+    for event in "bcde":
+        bench.arm(event)
+    assert bench.reward("a", 1.0) is Refusal.EXPIRED
+    assert isinstance(bench.reward("e", 1.0), Answer)
+    bench.crash()
+    bench.wait(WAIT)
+    assert len(bench.learned) == 1
+    bench.arm("f")
+
+
+# Time
+
+
+def test_time_in_which_the_service_is_down_does_not_count(bench: Bench) -> None:
+    arm = bench.arm("a")
+    bench.wait(WAIT - 1.0)
+    bench.process()  # the clock is committed
+    bench.clock.now += 1000.0
+    bench.crash()
+    bench.host.tick()
+    assert bench.reward("a", 1.0) == Answer(arm, True)
+    assert bench.learned == []
+    bench.wait(1.0)
+    assert bench.learned == [(bench.row("a", arm), 1.0)]
+
+
+def test_a_clock_that_begins_anew_with_the_machine(bench: Bench) -> None:
+    arm = bench.arm("a")
+    bench.reward("a", 1.0)
+    bench.clock.now = 3.0
+    bench.crash()
+    bench.wait(WAIT - 1.0)
+    assert bench.learned == []
+    bench.wait(1.0)
+    assert bench.learned == [(bench.row("a", arm), 1.0)]
+
+
+def test_a_good_end_commits_the_clock(tmp_path: Path) -> None:
+    bench = served(tmp_path)
+    bench.arm("a")
+    bench.clock.now += WAIT - 1.0
+    bench.host.close()
+    bench.crash()
+    bench.wait(1.0)
+    assert bench.reward("a", 1.0) in (Refusal.EXPIRED, Refusal.UNKNOWN_EVENT)
+
+
+def test_ids_are_forgotten_and_then_new(tmp_path: Path) -> None:
+    bench = served(tmp_path, event_memory=3 * WAIT)
+    arm = bench.arm("a")
+    bench.reward("a", 1.0)
+    bench.wait(3 * WAIT - 0.001)
+    assert bench.decide("a") == Answer(arm, False)
+    assert len(bench.events()) == 1
+    bench.wait(0.001)
+    assert bench.events() == []
+    assert bench.reward("a", 1.0) is Refusal.UNKNOWN_EVENT
+    decided = bench.decide("a", 77)
+    assert isinstance(decided, Answer)
+    assert decided.new
+    assert bench.decisions == 2
+    assert len(bench.learned) == 1
+
+
+def test_with_the_shortest_memory_nothing_is_forgotten_before_it_contributed(bench: Bench) -> None:
+    arms = {event: bench.arm(event) for event in "abc"}
+    for event in "abc":
+        bench.reward(event, 1.0)
+    bench.clock.now += 50 * WAIT
+    bench.process()
+    assert len(bench.learned) == 3
+    bench.crash()
+    bench.process()
+    assert bench.events() == []
+    assert [row for row, _ in bench.learned] == [bench.row(event, arms[event]) for event in "abc"]
+
+
+def test_more_decisions_than_are_settled_in_one_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_module, "_MOST_SETTLED", 8)
+    monkeypatch.setattr(host_module, "_CHUNK", 4)
+    bench = served(tmp_path, policy="random")
+    names = [f"event {number}" for number in range(30)]
+    for name in names:
+        bench.arm(name)
+    bench.process(*(bench.reports(name, 1.0) for name in names))
+    bench.clock.now += WAIT
+    assert bench.reward(names[-1], 0.0) is Refusal.OTHER_REWARD
+    assert len(bench.learned) == 8
+    bench.crash()
+    for _ in range(10):
+        bench.host.tick()
+    assert len(bench.learned) == 30
+    assert len(set(bench.learned)) == 30
+    assert bench.events() == []
+
+
+def test_the_store_stays_flat(tmp_path: Path) -> None:
+    bench = served(tmp_path, policy="random", hold=False)
+    sizes = []
+    for number in range(400):
+        bench.arm(f"event {number}")
+        bench.wait(1.0)
+        sizes.append(len(bench.events()))
+    assert max(sizes) <= WAIT + 2
+    assert len(bench.host.journal.policy._pending.to_arrays()["ids"]) <= WAIT + 2
+
+
+# Users who return
+
+
+@pytest.mark.parametrize("hold", [True, False])
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_the_first_decisions_of_a_user_count(rounds: int, hold: bool, tmp_path: Path) -> None:
+    """Rewarded or not; later ones are answered, rewarded and refused in the very same words."""
+    bench = served(tmp_path, user_level=True, rounds_per_user=rounds, hold=hold, event_memory=9 * WAIT)
+    answers = []
+    for number in range(5):
+        name = f"event {number}"
+        arm = bench.arm(name, user="u")
+        if number % 2:
+            told = bench.reward(name, 1.0, arm=arm + 1), bench.reward(name, 1.0), bench.reward(name, 1.0)
+            answers.append([answer if isinstance(answer, Refusal) else answer.new for answer in told])
+        bench.crash()
+    assert answers == [[Refusal.OTHER_ARM, True, False]] * 2
+    bench.wait(WAIT)
+    assert len(bench.learned) == sum(number % 2 for number in range(rounds))
+    assert [event.counts for event in bench.events()] == [number < rounds for number in range(5)]
+    expected = [Status.DONE if number % 2 else Status.EXPIRED for number in range(5)]
+    assert [event.status for event in bench.events()] == expected
+    refused = [bench.reward(f"event {number}", 0.5) for number in range(5)]
+    assert refused == [Refusal.OTHER_REWARD if number % 2 else Refusal.EXPIRED for number in range(5)]
+
+
+def test_counters_outlive_events(tmp_path: Path) -> None:
+    bench = served(tmp_path, user_level=True)
+    bench.arm("a", user="u")
+    bench.wait(WAIT)
+    bench.wait(WAIT)
+    assert bench.events() == []
+    bench.arm("a", user="u")
+    assert [event.counts for event in bench.events()] == [False]
+
+
+def test_later_decisions_of_a_user_leave_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The policy is, to the bit, one that was asked as often and never had those rewards."""
+    monkeypatch.setattr(journal_module, "_refuse_what_nobody_may_serve", lambda policy: None)
+    bench = served(tmp_path, user_level=True, rounds_per_user=2, seed=4, hold=False)
+    alone = make_policy(
+        "joint-linucb", **arguments("joint-linucb", horizon=None, seed=4, rounds_per_user=2, reward_window=1_000_000)
+    )
+    log: list[Any] = []
+    alone.keep_log(log.append)
+    seen: dict[str, int] = {}
+    for number in range(60):
+        user = f"u{(number * number) % 7}"
+        arm = bench.arm(f"event {number}", number, user=user)
+        decision = alone.select(arms_of(number))
+        assert decision.arm == arm
+        seen[user] = seen.get(user, 0) + 1
+        if number % 5:
+            bench.reward(f"event {number}", 1.0)
+            if seen[user] <= 2:
+                alone.update(decision, 1.0)
+            else:
+                alone.abandon(decision)
+        elif seen[user] > 2:
+            alone.abandon(decision)
+    assert max(seen.values()) > 3
+    assert len(bench.learned) < 20
+    assert bench.host.journal.policy.fingerprint() == alone.fingerprint()
+    bench.crash()
+    assert bench.host.journal.policy.fingerprint() == alone.fingerprint()
+
+
+# Modes
+
+
+def test_an_apprentice_answers_arm_0_and_learns_from_it(bench: Bench) -> None:
+    bench.mode("apprentice")
+    assert bench.host.published.mode == "apprentice"
+    for event in "abc":
+        assert bench.arm(event) == 0
+        bench.reward(event, 1.0, arm=0)
+    bench.crash()
+    assert bench.host.published.mode == "apprentice"
+    assert bench.arm("d") == 0
+    bench.wait(WAIT)
+    assert bench.learned == [(bench.row(event, 0), 1.0) for event in "abc"]
+    assert bench.decisions == 4
+
+
+def test_switched_off_refuses_decisions_and_takes_rewards(bench: Bench) -> None:
+    arm = bench.arm("a")
+    bench.mode("off")
+    assert bench.decide("b") is Refusal.SWITCHED_OFF
+    assert bench.decide("a") == Answer(arm, False)
+    assert bench.decisions == 1
+    assert bench.host.published.decisions == 1
+    bench.crash()
+    assert bench.decide("b") is Refusal.SWITCHED_OFF
+    assert bench.reward("b", 1.0) is Refusal.UNKNOWN_EVENT
+    assert bench.reward("a", 1.0) == Answer(arm, True)
+    bench.wait(WAIT)
+    assert bench.learned == [(bench.row("a", arm), 1.0)]
+    bench.mode("online")
+    bench.arm("b")
+
+
+# What others see
+
+
+def _looks(bench: Bench) -> Any:
+    return bench.host.published
+
+
+def _last_look(bench: Bench, error: type[BaseException]) -> Any:
+    """What others saw before the first decision that fails so; one of the next ones does."""
+    for number in range(30, 60):
+        before = _looks(bench)
+        try:
+            bench.decide(f"event {number}")
+        except error:
+            return before
+    return None
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("method", ["append", "find", "scan", "compact"])
+def test_nothing_is_published_that_is_not_committed(
+    method: str, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = served(tmp_path)
+    monkeypatch.setattr(bench.host.journal, "_every", 25)
+    bench.arm("a")
+    for number in range(9):
+        bench.arm(f"event {number}")
+    before = _looks(bench)
+    bench.clock.now += WAIT
+    bench.store.fail(method, StoreFailed("disk full"), after=after)
+    assert _last_look(bench, StoreFailed) is _looks(bench)
+    before = _looks(bench)
+    with pytest.raises(StoreFailed, match="cannot go on"):
+        bench.process()
+    bench.store.after = bench.store.before = lambda called: None
+    with pytest.raises(StoreFailed, match="cannot go on"):
+        bench.process()  # also when the disk is well again: memory is not
+    bench.host.close()  # writes nothing
+    bench.crash()
+    assert bench.decisions - before.decisions in (0, 1)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("a bug"), JournalLost("another owner")])
+@pytest.mark.parametrize("where", ["_look_up", "_put", "_record"])
+def test_whatever_interrupts_a_group_ends_the_host(where: str, error: BaseException, tmp_path: Path) -> None:
+    """Also between the policy's work and the rows that belong to it: half a group is never committed."""
+    bench = served(tmp_path)
+    bench.arm("a")
+
+    def strike(*given: Any) -> Any:
+        raise error
+
+    setattr(bench.host, where, strike)
+    assert _last_look(bench, type(error)) is _looks(bench)
+    delattr(bench.host, where)
+    rows = len(bench.events())
+    with pytest.raises(StoreFailed, match="cannot go on"):
+        bench.process()
+    bench.crash()
+    assert bench.decisions == rows == len(bench.events())
+
+
+@pytest.mark.parametrize("policy", ["joint-linucb", "stream-glm", "shuffle-linucb", "local-glm", "joint-glm"])
+def test_what_was_published_is_published_again_after_a_crash(policy: str, tmp_path: Path) -> None:
+    changes: dict[str, Any] = {"horizon": 400} if policy in ("shuffle-linucb", "joint-glm") else {}
+    bench = served(tmp_path, policy, hold=False, **changes)
+    for number in range(90):
+        bench.arm(f"event {number}")
+        bench.reward(f"event {number}", float(number % 2))
+        if number % 9 == 0:
+            before = _looks(bench)
+            bench.crash()
+            after = _looks(bench)
+            for name in ("mode", "decisions", "releases", "estimate", "history", "spent_mu"):
+                assert getattr(after, name) == getattr(before, name), name
+    assert _looks(bench).releases > 1
+    assert len(_looks(bench).history) == len({point.time for point in _looks(bench).history})
+
+
+def test_no_number_of_releases_is_seen_with_two_estimates(tmp_path: Path) -> None:
+    bench = served(tmp_path, hold=False)
+    seen: dict[int, Any] = {}
+    for number in range(80):
+        if number % 7 == 3:
+            bench.store.fail("append", StoreFailed("disk full"), after=bool(number % 2))
+            with pytest.raises(StoreFailed):
+                bench.decide(f"event {number}")
+            bench.crash()
+        bench.decide(f"event {number}")
+        bench.reward(f"event {number}", 1.0)
+        look = _looks(bench)
+        assert seen.setdefault(look.releases, look.estimate) == look.estimate
+    assert len(seen) > 10
+
+
+def test_history_and_its_rows_are_bounded_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups with several releases: what is remembered in memory is what a restart finds."""
+    monkeypatch.setattr(host_module, "_SHOWN_RELEASES", 6)
+    bench = served(tmp_path, "local-glm", hold=False)
+    for number in range(12):
+        names = [f"event {number} {place}" for place in range(4)]
+        bench.process(*(bench.asks(name) for name in names))
+        bench.process(*(bench.reports(name, 1.0) for name in names))
+    before = _looks(bench)
+    assert before.releases == 48
+    bench.crash()
+    assert _looks(bench).history == before.history
+    assert 0 < len(before.history) <= 6
+
+
+def test_a_policy_without_privacy_shows_no_estimate(tmp_path: Path) -> None:
+    bench = served(tmp_path, "greedy-mle")
+    for number in range(10):
+        bench.arm(f"event {number}")
+    look = _looks(bench)
+    assert (look.estimate, look.explanation, look.decisions) == (None, None, 10)
+    assert math.isinf(look.spent_mu)
+
+
+def test_rows_of_settled_decisions_do_not_keep_rewards(bench: Bench) -> None:
+    bench.arm("a")
+    bench.reward("a", 1.0)
+    assert [event.reward for event in bench.events()] == [1.0]
+    bench.clock.now += WAIT
+    bench.process()
+    assert [math.isnan(event.reward) for event in bench.events()] == [True]
+
+
+def test_the_table_of_events_names_nobody(tmp_path: Path) -> None:
+    bench = served(tmp_path, user_level=True)
+    bench.arm("alice@example.org", user="Alice Liddell")
+    bench.host.journal.compact()
+    lease = bench.host.journal.lease
+    rows = bench.store.scan(lease, EVENTS, 0, 10) + bench.store.scan(lease, "users", 0, 10)
+    assert len(rows) == 2
+    files = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    for word in (b"alice@example.org", b"Alice Liddell"):
+        assert word not in files
+        assert all(word not in row.key + row.value for row in rows)
+
+
+def test_many_threads_are_answered_in_turn(tmp_path: Path) -> None:
+    bench = served(tmp_path, "random", hold=False)
+    answers: dict[str, set[int]] = {f"event {number}": set() for number in range(40)}
+
+    def work() -> None:
+        for name in answers:
+            found = bench.decide(name)
+            assert isinstance(found, Answer)
+            answers[name].add(found.arm)
+            bench.reward(name, 1.0)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(len(arms) == 1 for arms in answers.values())
+    assert bench.decisions == 40
+    assert len(bench.learned) == 40
+
+
+def test_no_acknowledged_reward_is_lost_to_the_window(tmp_path: Path) -> None:
+    """A policy keeps as many waiting rows as its reward_window has: further decisions are refused, by the clock."""
+    bench = Bench(tmp_path / "store", reward_wait=WAIT, reward_window=3)
+    arms = [bench.arm(event) for event in "abc"]
+    for event, arm in zip("abc", arms, strict=True):
+        assert bench.reward(event, 1.0) == Answer(arm, True)
+    assert bench.decide("d") is Refusal.TOO_MANY_WAIT
+    assert bench.decisions == 3
+    bench.wait(WAIT)
+    assert bench.learned == [(bench.row(event, arm), 1.0) for event, arm in zip("abc", arms, strict=True)]
+    assert isinstance(bench.decide("d"), Answer)
