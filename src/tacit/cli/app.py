@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tacit._version import __version__
-from tacit.cli import audit, bench, calibrate, demo, plan, policies, reproduce, simulate, warm
+from tacit.cli import audit, backups, bench, calibrate, demo, keys, plan, policies, reproduce, serve, simulate, warm
 from tacit.cli.shared import FriendlyGroup
 
 app = typer.Typer(
@@ -31,13 +31,16 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Options of the program itself."""
     # Commands play many rounds: they need compiled kernels, and show what they compile.  Before anything is imported.
-    os.environ.setdefault("TACIT_COMPILE", "now")
+    # A service answers at once, and has them compiled beside.
+    if context.invoked_subcommand != "serve":
+        os.environ.setdefault("TACIT_COMPILE", "now")
 
 
 app.command("demo")(demo.demo)
@@ -47,5 +50,9 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("policies")(policies.policies)
 app.command("audit")(audit.audit)
 app.command("warm")(warm.warm)
+app.command("serve")(serve.serve)
+app.command("backup")(backups.backup)
+app.command("restore")(backups.restore)
 app.add_typer(calibrate.app, name="calibrate")
 app.add_typer(bench.app, name="bench")
+app.add_typer(keys.app, name="keys")

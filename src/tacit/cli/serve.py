@@ -1,0 +1,62 @@
+"""`tacit serve`: decisions over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tacit.cli.shared import Refused
+
+
+def serve(
+    *,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the store.", show_default="tacit-data")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65_535, help="Port; 0 picks a free one.", show_default="8470")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="TOML with these options and all bounds.")] = None,
+    log_requests: Annotated[
+        bool | None, typer.Option(help="Log requests, those that report rewards aside.", show_default="yes")
+    ] = None,
+    database: Annotated[
+        str | None, typer.Option(metavar="URL", help="A PostgreSQL database, which several processes may serve.")
+    ] = None,
+) -> None:
+    """Serve decisions over HTTP until Ctrl-C or SIGTERM; what was answered is on the disk.
+
+    Writes an admin key to DIR/admin.key at its first start, and says where it listens.
+
+    \b
+    Examples:
+      tacit serve
+      tacit serve --data /var/lib/tacit --port 8470 --config tacit.toml
+      tacit serve --database postgresql://tacit@db.example/tacit
+    """
+    given = {"data": data and str(data), "database": database, "host": host, "port": port, "log_requests": log_requests}
+    _run(config, {name: value for name, value in given.items() if value is not None})
+
+
+def _run(config: Path | None, given: dict[str, Any]) -> None:
+    try:
+        from tacit.service.http.options import Options, read_options
+        from tacit.service.http.server import serve as run
+
+        options = Options().changed((read_options(config) if config is not None else {}) | given)
+        if options.database:
+            import psycopg  # noqa: F401 - found out before anything is begun
+    except ModuleNotFoundError as error:
+        raise Refused(missing(error)) from error
+    run(options)
+
+
+def missing(error: ModuleNotFoundError) -> str:
+    """What to install, for an import that failed."""
+    if error.name is not None and error.name.partition(".")[0] == "tacit":
+        raise error
+    extra = "postgres" if error.name == "psycopg" else "serve"
+    return f"this needs further packages: pip install 'tacit[{extra}]' ({error.name} is missing)"

@@ -1,0 +1,200 @@
+"""The whole service as one ASGI application: keys first, then the hot routes, then Starlette's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Sequence
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tacit.service.http import page
+from tacit.service.http.answers import COMMON, JSON, answer, problem_answer
+from tacit.service.http.hot import REWARDS, HotRoute, Parts, hot_route
+from tacit.service.http.keys import Key
+from tacit.service.http.openapi import openapi
+from tacit.service.http.operations import OPERATIONS, Operation
+from tacit.service.http.problems import (
+    MEDIA_TYPE,
+    Problem,
+    internal,
+    no_key,
+    no_scope,
+    not_found,
+    problem_of,
+    stopping,
+    wrong_method,
+)
+from tacit.service.http.receiving import ASGIScope, Disconnected, Receive, Send, header
+from tacit.service.http.state import Service
+
+_PUBLIC: Final = frozenset([operation.path for operation in OPERATIONS if operation.scope is None] + ["/openapi.json"])
+_STATIC: Final = "/static/"
+_KNOWN_METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"))
+_HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in COMMON.items()]
+_JSON_HEADERS: Final = [(b"content-type", JSON.encode()), *_HEADERS]
+_PROBLEM_HEADERS: Final = [(b"content-type", MEDIA_TYPE.encode()), *_HEADERS]
+_UNROUTED: Final = "-"
+
+
+class App:
+    """The ASGI application."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._document = openapi(OPERATIONS)
+        self._starlette = Starlette(routes=self._routes(), exception_handlers={HTTPException: _as_problem})
+        self._starlette.router.redirect_slashes = False
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            raise RuntimeError("only HTTP is served")
+        start = time.perf_counter()
+        told = _Told(send)
+        try:
+            await self._answer(scope, receive, told)
+        except (Disconnected, ClientDisconnect):
+            return
+        except Exception as error:
+            problem = _explained(self.service, error)
+            if told.status:  # an answer has begun: it cannot be taken back, only cut off
+                raise RuntimeError("an answer was cut off") from None
+            await _send_problem(told, problem)
+        self._note(scope, told.status, time.perf_counter() - start)
+
+    async def _answer(self, scope: ASGIScope, receive: Receive, told: _Told) -> None:
+        path: str = scope["path"]
+        if path in _PUBLIC or path.startswith(_STATIC):
+            await self._starlette(scope, receive, told)
+            return
+        key = self.service.keyring.holder(header(scope["headers"], b"authorization"))
+        if key is None:
+            raise no_key()
+        found = hot_route(scope["raw_path"])
+        if found is None:
+            scope["tacit.key"] = key
+            await self._starlette(scope, receive, told)
+        else:
+            await self._answer_hot(found, key, scope, receive, told)
+
+    async def _answer_hot(
+        self, found: tuple[HotRoute, Parts], key: Key, scope: ASGIScope, receive: Receive, told: _Told
+    ) -> None:
+        route, parts = found
+        scope["tacit.route"] = route.template
+        if scope["method"] != route.method:
+            raise wrong_method(route.method)
+        if not key.may(route.scope):
+            raise no_scope(route.scope)
+        if self.service.stopping.is_set():
+            raise stopping()
+        status, body = await route.handler(self.service, key, parts, scope, receive)
+        await told({"type": "http.response.start", "status": status, "headers": _with_length(_JSON_HEADERS, body)})
+        await told({"type": "http.response.body", "body": body})
+
+    def _note(self, scope: ASGIScope, status: int, seconds: float) -> None:
+        """Count and log the request; rewards are counted for operators alone and never logged."""
+        route = scope.get("tacit.route", _UNROUTED)
+        self.service.answered[route, status] += 1
+        if self.service.log.requests and route != REWARDS:
+            method = scope["method"] if scope["method"] in _KNOWN_METHODS else "OTHER"
+            self.service.log.request(method, route, status, seconds)
+
+    # Routes that Starlette looks up
+
+    def _routes(self) -> list[Route]:
+        by_path: dict[str, dict[str, Operation]] = {}
+        for operation in OPERATIONS:
+            if operation.endpoint is not None:
+                by_path.setdefault(operation.path, {})[operation.method] = operation
+        routes = [_route(path, list(found), _Endpoint(self.service, found)) for path, found in by_path.items()]
+        routes.append(Route("/openapi.json", self._openapi, methods=["GET"]))
+        routes.append(Route(_STATIC + "{path:path}", self._static, methods=["GET"]))
+        return routes
+
+    async def _openapi(self, request: Request) -> Response:
+        request.scope["tacit.route"] = "/openapi.json"
+        return answer(self._document)
+
+    async def _static(self, request: Request) -> Response:
+        request.scope["tacit.route"] = _STATIC
+        return await _shown(self.service, page.static(self.service, request))
+
+
+def _route(path: str, methods: Sequence[str], endpoint: _Endpoint) -> Route:
+    async def call(request: Request) -> Response:
+        return await endpoint(request)
+
+    return Route(path, call, methods=list(methods))
+
+
+class _Endpoint:
+    """The operations of one path, each behind its scope."""
+
+    def __init__(self, service: Service, operations: dict[str, Operation]) -> None:
+        self._service, self._operations = service, operations
+
+    async def __call__(self, request: Request) -> Response:
+        operation = self._operations["GET" if request.method == "HEAD" else request.method]
+        request.scope["tacit.route"] = operation.path
+        if operation.scope is not None and not request.scope["tacit.key"].may(operation.scope):
+            return problem_answer(no_scope(operation.scope))
+        if operation.endpoint is None:
+            return problem_answer(not_found())
+        return await _shown(self._service, operation.endpoint(self._service, request))
+
+
+async def _shown(service: Service, answering: Awaitable[Response]) -> Response:
+    """An endpoint's answer, or the problem that it has raised."""
+    try:
+        return await answering
+    except (Disconnected, ClientDisconnect):
+        raise
+    except Exception as error:
+        return problem_answer(_explained(service, error))
+
+
+def _explained(service: Service, error: Exception) -> Problem:
+    """What a caller is told of an error; one that is no fault of the caller's is logged."""
+    problem = problem_of(error)
+    if problem is None:
+        service.log.failure("a request failed", error)
+    return problem or internal()
+
+
+async def _as_problem(request: Request, error: Exception) -> Response:
+    """What Starlette itself refuses: unknown paths and methods."""
+    if isinstance(error, HTTPException) and error.status_code == 405:
+        return problem_answer(wrong_method((error.headers or {}).get("Allow", "another method")))
+    return problem_answer(not_found())
+
+
+class _Told:
+    """Remembers with which status a request was answered."""
+
+    __slots__ = ("_send", "status")
+
+    def __init__(self, send: Send) -> None:
+        self._send, self.status = send, 0
+
+    async def __call__(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        await self._send(message)
+
+
+async def _send_problem(told: _Told, problem: Problem) -> None:
+    body = problem.body()
+    headers = _with_length(_PROBLEM_HEADERS, body)
+    headers += [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
+    await told({"type": "http.response.start", "status": problem.status, "headers": headers})
+    await told({"type": "http.response.body", "body": body})
+
+
+def _with_length(headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
+    return [*headers, (b"content-length", str(len(body)).encode())]

@@ -1,0 +1,200 @@
+"""What callers send and get, as types: bodies are decoded strictly, and what is not known is refused.
+
+Numbers must be numbers: text, truth values, NaN and infinities are refused (JSON has no word for the latter).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from tacit.service.http.keys import Scope
+from tacit.service.http.problems import ProblemDocument, not_json
+from tacit.service.intake import LONGEST_ID
+from tacit.service.terms import Mode
+
+Body = TypeVar("Body")
+Identity = Annotated[str, Meta(min_length=1, max_length=LONGEST_ID)]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}\Z")]
+
+
+class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A question for an arm: rows of numbers, or records where the policy has a schema."""
+
+    contexts: list[list[float]] | None = None
+    user: dict[str, Any] | None = None
+    arms: list[dict[str, Any]] | None = None
+    event_id: Identity | None = None
+    user_id: Identity | None = None
+
+
+class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Many questions; each is looked at by itself."""
+
+    requests: list[msgspec.Raw]
+
+
+class RewardBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A reward, or that the arm was never shown."""
+
+    reward: float | None = None
+    abandoned: bool = False
+    arm: Annotated[int, Meta(ge=0, le=1 << 31)] | None = None
+
+
+class KeyBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A key to be made."""
+
+    name: Name
+    scopes: Annotated[list[Scope], Meta(min_length=1)]
+    namespace: Name = "default"
+
+
+class PolicyBody(msgspec.Struct):
+    """The arguments of `make_policy`, of which these are the usual ones, and the terms; all but `mode` never change."""
+
+    policy: str
+    dim: Annotated[int, Meta(ge=1)] | None = None
+    features: dict[str, Any] | None = None
+    link: str = "logistic"
+    theta_bound: Annotated[float, Meta(gt=0)] = 1.0
+    horizon: Annotated[int, Meta(ge=1)] | None = None
+    epsilon: Annotated[float, Meta(gt=0)] | None = None
+    delta: Annotated[float, Meta(gt=0, lt=1)] | None = None
+    rounds_per_user: Annotated[int, Meta(ge=1)] = 1
+    reward_wait: float = 600.0
+    default_reward: float | None = None
+    hold: bool = True
+    event_memory: float | None = None
+    user_level: bool = False
+    mode: Mode = "online"
+
+
+class Decided(msgspec.Struct):
+    """An answer to a decision or to its reward."""
+
+    event_id: str
+    arm: int
+
+
+class BatchEntry(msgspec.Struct, kw_only=True, rename={"kind": "type"}):
+    """A decision of a batch (`event_id`, `arm`), or why there is none (`type`, `title`, `detail`)."""
+
+    status: int
+    event_id: str | msgspec.UnsetType = msgspec.UNSET
+    arm: int | msgspec.UnsetType = msgspec.UNSET
+    kind: str | msgspec.UnsetType = msgspec.UNSET
+    title: str | msgspec.UnsetType = msgspec.UNSET
+    detail: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class BatchAnswer(msgspec.Struct):
+    """One entry for each request, in the same order."""
+
+    decisions: list[BatchEntry]
+
+
+class PolicyDocument(msgspec.Struct):
+    """A policy as everybody with scope `read` sees it: configuration, releases and public counts."""
+
+    name: str
+    policy: str
+    config: dict[str, Any]
+    terms: dict[str, Any]
+    mode: Mode
+    decisions: int
+    releases: int
+    estimate: list[float] | None
+    health: dict[str, Any]
+
+
+class PolicyList(msgspec.Struct):
+    """All policies."""
+
+    policies: list[PolicyDocument]
+
+
+class KeyDocument(msgspec.Struct):
+    """A key without its secret part."""
+
+    name: str
+    scopes: list[str]
+    namespace: str
+    created: str
+
+
+class NewKey(KeyDocument):
+    """A key that was just made: the only time that it is shown."""
+
+    key: str = ""
+
+
+class KeyList(msgspec.Struct):
+    """All keys."""
+
+    keys: list[KeyDocument]
+
+
+class Health(msgspec.Struct):
+    """A public code: `ok`, or why not."""
+
+    status: str
+
+
+class ReleasePoint(msgspec.Struct):
+    """A release: after how many decisions, when, and the mean reward of the best arm by what was released."""
+
+    decisions: int
+    time: float
+    best_reward: float | None
+
+
+class History(msgspec.Struct):
+    """The newest releases, oldest first."""
+
+    releases: list[ReleasePoint]
+
+
+class TotalPrivacy(msgspec.Struct):
+    """What all policies have spent together on a person who is in each of them; null where it has no bound."""
+
+    mu: float | None
+    epsilon: float | None
+    delta: float | None
+    policies: dict[str, dict[str, Any]]
+
+
+DOCUMENTS: Final[tuple[type[msgspec.Struct], ...]] = (
+    DecisionBody,
+    BatchBody,
+    RewardBody,
+    KeyBody,
+    PolicyBody,
+    Decided,
+    BatchAnswer,
+    PolicyDocument,
+    PolicyList,
+    KeyList,
+    NewKey,
+    Health,
+    History,
+    TotalPrivacy,
+    ProblemDocument,
+)
+
+DECISION: Final = msgspec.json.Decoder(DecisionBody)
+BATCH: Final = msgspec.json.Decoder(BatchBody)
+REWARD: Final = msgspec.json.Decoder(RewardBody)
+KEY: Final = msgspec.json.Decoder(KeyBody)
+POLICY: Final = msgspec.json.Decoder(dict[str, Any])
+encode: Final = msgspec.json.Encoder().encode
+
+
+def decoded(decoder: msgspec.json.Decoder[Body], data: bytes | msgspec.Raw) -> Body:
+    """What a body says, or a problem."""
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise not_json(error) from error

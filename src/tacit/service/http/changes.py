@@ -1,0 +1,107 @@
+"""Rare calls that change something: policies and keys.  They run in a thread of their own, so that decisions go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from functools import partial
+from typing import Any, Final, ParamSpec, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tacit.errors import InvalidInput, JournalExists, StoreError, TacitError, UnknownJournal
+from tacit.service.http.answers import COMMON, answer
+from tacit.service.http.bodies import KEY, POLICY, KeyDocument, KeyList, NewKey, decoded
+from tacit.service.http.keys import Key
+from tacit.service.http.problems import Problem, overloaded
+from tacit.service.http.reads import document
+from tacit.service.http.receiving import json_body
+from tacit.service.http.state import Service
+from tacit.service.http.threads import aside
+from tacit.service.http.writer import end_process
+
+_SMALLEST: Final = 1e-100
+_LARGEST: Final = 1e9
+"""Sizes of numbers that a policy may be told: beyond them searches for a scale or a plan would not end."""
+_PATIENCE: Final = 10.0
+"""Seconds for which a policy waits that another one is made."""
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+async def _changed(
+    service: Service, change: Callable[Arguments, Result], *arguments: Arguments.args, **named: Arguments.kwargs
+) -> Result:
+    """Make a change in a thread; a store that fails ends the process, as it does in the writer."""
+    try:
+        return await aside(partial(change, *arguments, **named))
+    except (InvalidInput, JournalExists, UnknownJournal):
+        raise
+    except StoreError as error:
+        end_process(service.log, error)
+        raise
+    except TacitError as error:  # no message of the allowed size, say: an answer to what was asked
+        raise Problem(422, "invalid", str(error)) from error
+
+
+async def put_policy(service: Service, request: Request) -> Response:
+    """Make a policy, or change the mode of one."""
+    body = decoded(POLICY, await json_body(request.scope["headers"], request.receive, service.options))
+    _check_size(service, request.path_params["name"], body)
+    async with _alone(service):
+        served, new = await _changed(service, service.deployment.put, request.path_params["name"], body)
+    return answer(document(served), 201 if new else 200)
+
+
+@asynccontextmanager
+async def _alone(service: Service) -> AsyncIterator[None]:
+    """One policy is made at a time; whoever has waited long enough is told to come again."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            await service.putting.acquire()
+    except TimeoutError:
+        raise overloaded() from None
+    try:
+        yield
+    finally:
+        service.putting.release()
+
+
+def _check_size(service: Service, name: str, body: dict[str, Any]) -> None:
+    """Refuse what this process could not hold; a policy's state has the square of its features."""
+    for field, value in body.items():
+        if isinstance(value, int | float) and value and not _SMALLEST <= abs(value) <= _LARGEST:
+            raise InvalidInput(f"{field} must be 0 or between {_SMALLEST:g} and {_LARGEST:g} in size, not {value!r}")
+    dim, most = body.get("dim"), service.options.most_dim
+    if isinstance(dim, int) and dim > most:
+        raise InvalidInput(f"dim must be at most {most} here, not {dim}; the option most_dim says so")
+    if name not in service.deployment.policies and len(service.deployment.policies) >= service.options.most_policies:
+        raise Problem(409, "too-many-policies", f"there are {service.options.most_policies} policies, the most allowed")
+
+
+def _described(key: Key) -> dict[str, Any]:
+    return asdict(key) | {"scopes": list(key.scopes)}
+
+
+async def keys(service: Service, request: Request) -> Response:
+    """All keys, without their secret parts."""
+    return answer(KeyList([KeyDocument(**_described(key)) for key in service.keyring.all()]))
+
+
+async def add_key(service: Service, request: Request) -> Response:
+    """Make a key; this answer is the only place where it is ever shown."""
+    asked = decoded(KEY, await json_body(request.scope["headers"], request.receive, service.options))
+    if any(key.name == asked.name for key in service.keyring.all()):
+        raise Problem(409, "key-exists", "there is a key of this name: revoke it first, or choose another name")
+    text, key = await _changed(service, service.keyring.add, asked.name, asked.scopes, asked.namespace)
+    return answer(NewKey(**_described(key), key=text), 201)
+
+
+async def revoke_key(service: Service, request: Request) -> Response:
+    """Forget a key: whoever holds it is refused from now on."""
+    if not await _changed(service, service.keyring.revoke, request.path_params["key_name"]):
+        raise Problem(404, "unknown-key", "there is no key of this name")
+    return Response(status_code=204, headers=COMMON)

@@ -1,0 +1,60 @@
+"""Connections whose requests begin in time and within bounds.
+
+uvicorn bounds idle connections, and the application bounds bodies; between the two is the head of a request, which a
+client could send one byte an hour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+LONGEST_HEAD: Final = 64 << 10
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """HTTP/1.1 by httptools; knows since when it waits for the head of a request, and how long that is."""
+
+    head_since: float | None = None
+    """Time of the event loop; None while no head is waited for."""
+    head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client that connects is expected to say something."""
+        super().connection_made(transport)
+        self._expect_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Count the bytes of a head, whose end has not been seen."""
+        if self.head_since is not None:
+            self.head_bytes += len(data)
+        super().data_received(data)
+        if self.head_since is not None and self.head_bytes > LONGEST_HEAD and not self.transport.is_closing():
+            self.send_400_response("The head of the request is too long.")
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request has come."""
+        self._expect_head()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """The head is there."""
+        self.head_since = None
+        super().on_headers_complete()
+
+    def _expect_head(self) -> None:
+        self.head_since, self.head_bytes = self.loop.time(), 0
+
+    def close_if_late(self, before: float) -> None:
+        """Close the connection if its head has been waited for since before this time."""
+        if self.head_since is not None and self.head_since < before and not self.transport.is_closing():
+            self.transport.close()
+
+
+def close_late(connections: Any, now: float, seconds: float) -> None:
+    """Close all connections whose heads have not come in time."""
+    for connection in list(connections):
+        if isinstance(connection, BoundedProtocol):
+            connection.close_if_late(now - seconds)

@@ -1,0 +1,152 @@
+"""Keys of callers: 32 random bytes each, of which the store knows the SHA-256 and no more.
+
+A plain hash is enough for a key that nobody can guess.  A key is looked up by its digest: how long that takes may tell
+something about digests of keys, from which nothing follows about any key.  The digest that is found is then compared
+in constant time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import threading
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+from tacit.errors import InvalidInput, StoreDamaged
+from tacit.service.store import Store
+
+Scope = Literal["decide", "reward", "read", "admin"]
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+ADMIN_FILE: Final = "admin.key"
+DEFAULT_NAMESPACE: Final = "default"
+_PREFIX: Final = "tacit_"
+_SETTING: Final = "key."
+_NAMES: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+_BEARER: Final = b"bearer "
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a key may do; the key itself is with its holder alone."""
+
+    name: str
+    scopes: tuple[str, ...]
+    namespace: str
+    created: str
+
+    def may(self, scope: Scope) -> bool:
+        """Whether it reaches this far; ``admin`` includes all."""
+        return scope in self.scopes or "admin" in self.scopes
+
+
+@dataclass(frozen=True)
+class _Held:
+    digest: bytes
+    key: Key
+
+
+class Keyring:
+    """All keys of a deployment, in memory and in the store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._changing = store, threading.Lock()
+        held = (_read(name, value) for name, value in store.settings(_SETTING).items())
+        self._keys: dict[bytes, _Held] = {each.digest: each for each in held}
+        """By digest; replaced as a whole when one is added or revoked."""
+
+    def holder(self, authorization: bytes | None) -> Key | None:
+        """The key of an ``Authorization`` header, if there is one that is known."""
+        if authorization is None or authorization[:7].lower() != _BEARER:
+            return None
+        digest = hashlib.sha256(authorization[7:].strip()).digest()
+        held = self._keys.get(digest)
+        return held.key if held is not None and hmac.compare_digest(held.digest, digest) else None
+
+    def all(self) -> list[Key]:
+        """Every key, by name."""
+        return sorted((held.key for held in self._keys.values()), key=lambda key: key.name)
+
+    def add(self, name: str, scopes: Collection[str], namespace: str = DEFAULT_NAMESPACE) -> tuple[str, Key]:
+        """Make a key; its text is returned here and known nowhere else."""
+        text = new_key()
+        return text, self.admit(text, name, scopes, namespace)
+
+    def admit(self, text: str, name: str, scopes: Collection[str], namespace: str = DEFAULT_NAMESPACE) -> Key:
+        """Let a key in that somebody has made."""
+        key = Key(
+            checked_name("name", name),
+            checked_scopes(scopes),
+            checked_name("namespace", namespace),
+            datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        with self._changing:
+            if any(other.name == name for other in self.all()):
+                raise InvalidInput(f"there is a key named {name!r} already: revoke it first, or choose another name")
+            digest = hashlib.sha256(text.encode()).digest()
+            self._store.change_settings({_SETTING + digest.hex(): json.dumps(asdict(key)).encode()})
+            self._keys = self._keys | {digest: _Held(digest, key)}
+        return key
+
+    def revoke(self, name: str) -> bool:
+        """Forget a key; False where there is none of this name."""
+        with self._changing:
+            found = [digest for digest, held in self._keys.items() if held.key.name == name]
+            self._store.change_settings({}, [_SETTING + digest.hex() for digest in found])
+            self._keys = {digest: held for digest, held in self._keys.items() if digest not in found}
+        return bool(found)
+
+
+def _read(setting: str, value: bytes) -> _Held:
+    try:
+        found = json.loads(value)
+        key = Key(found["name"], tuple(found["scopes"]), found["namespace"], found["created"])
+        return _Held(bytes.fromhex(setting.removeprefix(_SETTING)), key)
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreDamaged(f"a key in the store cannot be read: {error!r}") from error
+
+
+def new_key() -> str:
+    """A key that nobody has."""
+    return _PREFIX + secrets.token_urlsafe(32)
+
+
+def checked_name(what: str, name: str) -> str:
+    """A name that fits into paths and tables."""
+    if not _NAMES.fullmatch(name):
+        raise InvalidInput(f"{what} must be 1 to 64 letters, digits, dots, dashes or underscores, not {name!r}")
+    return name
+
+
+def checked_scopes(scopes: Collection[str]) -> tuple[str, ...]:
+    """At least one scope, each of them known."""
+    unknown = sorted(set(scopes) - set(SCOPES))
+    if unknown or not scopes:
+        what = f"unknown: {', '.join(unknown)}" if unknown else "none given"
+        raise InvalidInput(f"scopes: {what}; choose from {', '.join(SCOPES)}")
+    return tuple(scope for scope in SCOPES if scope in scopes)
+
+
+def first_key(keyring: Keyring, folder: Path) -> Path | None:
+    """At the first start: an admin key in a file that its owner alone can read; None where there are keys already.
+
+    The file comes first: when the process dies in between, the next start makes another key.
+    """
+    if keyring.all():
+        return None
+    path, text = folder / ADMIN_FILE, new_key()
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(text + "\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    keyring.admit(text, "admin", ("admin",))
+    return path

@@ -1,0 +1,82 @@
+"""Logs: one JSON object a line on standard error, and nothing in it that anybody sent.
+
+Logged of a request are the method, the route with its placeholders, the status and the time that it took.  Requests
+that report rewards are not logged at all: that a reward came, and when, is data (docs: "What may be shown").  Of an
+error the type and the place are logged, never its text, which may repeat what a caller sent; errors of the store are
+about files, and their text helps.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any, Final, TextIO
+
+from tacit.errors import StoreDamaged, StoreFailed
+
+_FLUSH_AT: Final = 200
+"""Lines that are kept back at most."""
+
+
+class Log:
+    """Where words go."""
+
+    def __init__(
+        self, stream: TextIO | None = None, *, requests: bool = True, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._stream, self.requests, self._clock = stream or sys.stderr, requests, clock
+        self._lines: list[str] = []
+        self._lock = threading.Lock()
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """A request that was answered; written out with others."""
+        moment, took = self._clock(), round(seconds * 1e6)
+        self._lines.append(
+            f'{{"time":{moment:.3f},"event":"request","method":"{method}","route":"{route}","status":{status},'
+            f'"microseconds":{took}}}\n'
+        )
+        if len(self._lines) >= _FLUSH_AT:
+            self.flush()
+
+    def say(self, event: str, **details: Any) -> None:
+        """Anything else."""
+        self._lines.append(json.dumps({"time": round(self._clock(), 3), "event": event, **details}) + "\n")
+        self.flush()
+
+    def failure(self, event: str, error: BaseException) -> None:
+        """An error that is not the caller's: what kind, and where."""
+        own = isinstance(error, StoreFailed | StoreDamaged) and "interrupted" not in str(error)
+        told = {"words": str(error)} if own else {}
+        self.say(event, error=_chain(error), places=_places(error), **told)
+
+    def flush(self) -> None:
+        """Write out what was kept back."""
+        with self._lock:
+            lines, self._lines = self._lines, []
+            if not lines:
+                return
+            try:
+                self._stream.write("".join(lines))
+                self._stream.flush()
+            except (OSError, ValueError):  # nobody reads standard error any more: the service goes on
+                return
+
+
+def _chain(error: BaseException) -> str:
+    """The types of an error and of what led to it."""
+    names: list[str] = []
+    seen: BaseException | None = error
+    while seen is not None and len(names) < 5:
+        names.append(type(seen).__name__)
+        seen = seen.__cause__
+    return " from ".join(names)
+
+
+def _places(error: BaseException) -> list[str]:
+    """The last places that an error went through: files and lines, without the text of the code."""
+    frames = traceback.extract_tb(error.__traceback__)[-6:]
+    return [f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in frames]

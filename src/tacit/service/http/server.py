@@ -1,0 +1,175 @@
+"""`serve`: a deployment behind HTTP until somebody asks for its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import uvicorn
+
+from tacit._compile import compiling_now
+from tacit.errors import InvalidInput
+from tacit.service.deployment import Deployment
+from tacit.service.http.app import App
+from tacit.service.http.connections import BoundedProtocol, close_late
+from tacit.service.http.keys import Keyring, first_key
+from tacit.service.http.logs import Log
+from tacit.service.http.options import ADDRESS_FILE, Options
+from tacit.service.http.receiving import ASGIApplication
+from tacit.service.http.state import Service
+from tacit.service.http.threads import finished_in
+from tacit.service.http.writer import Writer
+from tacit.service.sqlite_store import SQLiteStore
+from tacit.service.warming import warm
+
+_BACKLOG: Final = 2_048
+_LONG: Final = 2.0
+"""Seconds after which a start says what it is doing."""
+
+
+class Told(Protocol):
+    """What a server needs to know of what it serves."""
+
+    @property
+    def log(self) -> Log: ...
+    @property
+    def options(self) -> Options: ...
+    @property
+    def stopping(self) -> asyncio.Event: ...
+
+
+def serve(options: Options) -> None:
+    """Serve until SIGTERM or SIGINT; what was answered is on the disk, and a snapshot at the end."""
+    if options.database:
+        from tacit.service.http.several import serve_database
+
+        serve_database(options)
+        return
+    listener = listen(options)
+    folder = Path(options.data)
+    log = Log(requests=options.log_requests)
+    with compiling_now():
+        deployment = _opened(folder, options, log)
+    try:
+        keyring = Keyring(deployment.store)
+        path = first_key(keyring, folder)
+        if path is not None:
+            log.say("an admin key was made", file=str(path))
+        _run(deployment, keyring, log, options, listener)
+    finally:
+        listener.close()
+        (folder / ADDRESS_FILE).unlink(missing_ok=True)
+        if not finished_in(options.stop_seconds, deployment.close):
+            log.say("stopped without a snapshot, since a policy is still being made; what was answered is kept")
+            os._exit(0)
+        log.say("stopped")
+
+
+def listen(options: Options) -> socket.socket:
+    """A socket that listens before anything else is begun: a port that is taken is found out at once."""
+    try:
+        family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((options.host, options.port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        reason = error.strerror or error
+        raise InvalidInput(
+            f"cannot listen on {options.host}:{options.port}: {reason}; choose another --port"
+        ) from error
+
+
+def _opened(folder: Path, options: Options, log: Log) -> Deployment:
+    """The deployment, with all kernels of its policies compiled before the first request.
+
+    Policies that are made later begin interpreted and are compiled by another process: nobody waits for them.
+    """
+    started = time.monotonic()
+    store = SQLiteStore(folder)
+    try:
+        deployment = Deployment(store, most_arms=options.most_arms)
+    except BaseException:
+        store.close()
+        raise
+    for served in deployment.policies.values():
+        if time.monotonic() - started > _LONG:
+            log.say("compiling kernels; `tacit warm` does it ahead of time", policy=served.policy)
+        warm(served.policy, served.config)
+    return deployment
+
+
+def _run(deployment: Deployment, keyring: Keyring, log: Log, options: Options, listener: socket.socket) -> None:
+    writer = Writer(deployment, log, options.most_waiting)
+    service = Service(deployment, keyring, writer, log, options)
+    writer.start()
+    try:
+        Server(App(service), service, address_of(listener, options)).run([listener])
+    finally:
+        writer.stop()
+
+
+def address_of(listener: socket.socket, options: Options) -> str:
+    """Where a listener is reached."""
+    host, port = options.host, listener.getsockname()[1]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class Server(uvicorn.Server):
+    """uvicorn, silenced, with bounds, and with an end that comes back to its caller."""
+
+    def __init__(self, app: ASGIApplication, service: Told, address: str) -> None:
+        self._service, self._address = service, address
+        options = service.options
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=BoundedProtocol,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                log_level="critical",
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                backlog=_BACKLOG,
+                limit_concurrency=options.most_connections,
+                timeout_keep_alive=round(options.idle_seconds) or 1,
+                timeout_graceful_shutdown=round(options.stop_seconds) or 1,
+            )
+        )
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen, and say so."""
+        asyncio.get_running_loop().set_exception_handler(self._unhandled)
+        await super().startup(sockets)
+        (Path(self._service.options.data) / ADDRESS_FILE).write_text(self._address + "\n")
+        self._service.log.say("serving", page=f"{self._address}/")
+        print(f"listening on {self._address}", flush=True)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second: write out the log, and once a second look for late clients."""
+        self._service.log.flush()
+        if counter % 10 == 0:
+            now = asyncio.get_running_loop().time()
+            close_late(self.server_state.connections, now, self._service.options.head_seconds)
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take nothing new, finish what was taken."""
+        self._service.stopping.set()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn does, but without sending the signals again at the end: the caller has a store to close."""
+        with super().capture_signals():
+            yield
+            self._captured_signals.clear()
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self._service.log.failure("an error in the event loop", error or RuntimeError())

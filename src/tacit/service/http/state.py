@@ -1,0 +1,38 @@
+"""What the routes of one running service share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+
+from tacit.service.deployment import Deployment
+from tacit.service.http.keys import Keyring
+from tacit.service.http.logs import Log
+from tacit.service.http.options import Options
+from tacit.service.http.writer import Writer
+
+
+@dataclass
+class Service:
+    """One process that serves one deployment."""
+
+    deployment: Deployment
+    keyring: Keyring
+    writer: Writer
+    log: Log
+    options: Options
+    answered: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """How often each route was answered with each status; what concerns rewards is raw data."""
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    live: int = 0
+    """Streams of changes that are open."""
+    putting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One policy is made at a time."""
+
+    @property
+    def status(self) -> str:
+        """A public code: whether requests are taken."""
+        if self.stopping.is_set():
+            return "stopping"
+        return "overloaded" if self.writer.waiting >= self.options.most_waiting else "ok"

@@ -1,0 +1,91 @@
+"""`tacit serve`, `keys`, `backup` and `restore` on the command line."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.test_commands import tacit
+from tests.service.http.running import Running
+
+
+def test_what_serve_cannot_do_it_says(tmp_path: Path) -> None:
+    refused = tacit("serve", "--port", "0", "--database", "postgresql://me:secret@127.0.0.1:1/x", code=2)
+    assert "the database x on 127.0.0.1:1 cannot be reached" in " ".join(refused.output.split())
+    assert "secret" not in refused.output
+    file = tmp_path / "options.toml"
+    file.write_text("prot = 3\n")
+    assert "unknown: prot" in tacit("serve", "--config", str(file), code=2).output
+    assert tacit("serve", "--config", str(tmp_path / "none.toml"), code=2)
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name == "tacit.service.http.server":
+            raise ModuleNotFoundError("No module named 'uvicorn'", name="uvicorn")
+        return usual(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert "pip install 'tacit[serve]' (uvicorn is missing)" in tacit("serve", code=2).output
+
+
+def _names(data: str) -> list[str]:
+    shown = tacit("keys", "list", "--data", data, "--json", "-").stdout
+    return [row["name"] for row in json.loads(shown[shown.index("[\n") :])]
+
+
+def _exercise(data: str) -> str:
+    """Add, list and revoke; a key that stays."""
+    key: str = tacit("keys", "add", "shop", "--scopes", "read,decide", "--data", data).stdout.split()[0]
+    assert "revoke it first" in tacit("keys", "add", "shop", "--data", data, code=2).output
+    tacit("keys", "add", "short", "--namespace", "other", "--data", data)
+    assert _names(data) == ["admin", "shop", "short"]
+    tacit("keys", "revoke", "short", "--data", data)
+    assert "no key" in tacit("keys", "revoke", "short", "--data", data, code=2).output
+    assert "everything" in tacit("keys", "add", "x", "--scopes", "everything", "--data", data, code=2).output
+    return key
+
+
+def test_keys_of_a_service_that_runs_and_of_one_that_does_not(tmp_path: Path) -> None:
+    running = Running(tmp_path / "data")
+    key = _exercise(str(tmp_path / "data"))
+    with running.client(key) as client:
+        assert client.get("/v1/policies").status_code == 200
+    tacit("keys", "revoke", "shop", "--data", str(tmp_path / "data"))
+    refused = tacit("backup", str(tmp_path / "data"), str(tmp_path / "file"), code=2)
+    assert "one owner" in refused.output
+    assert running.stop() == 0
+    key = _exercise(str(tmp_path / "data"))
+    again = Running(tmp_path / "data")
+    with again.client(key) as client:
+        assert client.get("/v1/policies").status_code == 200
+    assert again.stop() == 0
+    assert "no store" in tacit("keys", "list", "--data", str(tmp_path / "none"), code=2).output
+
+
+def test_a_backup_is_served_like_the_original(tmp_path: Path) -> None:
+    running = Running(tmp_path / "data")
+    path = running.policy()
+    with running.client() as client:
+        for _ in range(20):
+            client.post(f"{path}/decisions", json={"contexts": [[1.0, 0.0], [0.0, 1.0]]})
+        before = client.get(path).json()
+    assert running.stop() == 0
+    file, other = tmp_path / "file", tmp_path / "other"
+    assert "1 policies" in tacit("backup", str(tmp_path / "data"), str(file)).output
+    tacit("backup", str(tmp_path / "data"), str(file), code=2)
+    tacit("restore", str(file), str(other))
+    tacit("restore", str(file), str(other), code=2)
+    tacit("restore", str(tmp_path / "none"), str(other), code=2)
+    restored = Running(other)
+    with restored.client() as client:
+        after = client.get(path).json()
+        assert client.post(f"{path}/decisions", json={"contexts": [[1.0, 0.0]]}).status_code == 201
+    assert restored.stop() == 0
+    assert after["config"] == before["config"]
+    assert after["estimate"] == before["estimate"]

@@ -1,0 +1,211 @@
+"""How a service ends: asked to, killed, or by a store that fails; nothing that was answered is lost."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tacit.errors import StoreFailed
+from tacit.service.http.logs import Log
+from tacit.service.http.writer import EXIT_CODE, end_process
+from tests.service.http.running import STREAM, TWO, Running
+from tests.service.http.test_routes import decide, reward
+
+
+class Caller(threading.Thread):
+    """Decides and rewards until it is not answered any more, and remembers what it was answered."""
+
+    def __init__(self, running: Running, path: str, name: str) -> None:
+        super().__init__()
+        self.running, self.path, self.prefix = running, path, name
+        self.decided: dict[str, int] = {}
+        self.rewarded: list[str] = []
+        self.refused: list[int] = []
+
+    def run(self) -> None:
+        with self.running.client() as client:
+            for number in range(100_000):
+                event = f"{self.prefix}-{number}"
+                try:
+                    answer = decide(client, self.path, event_id=event)
+                    if answer.status_code == 201:
+                        self.decided[event] = answer.json()["arm"]
+                    told = reward(client, self.path, event, reward=1.0)
+                except httpx.TransportError:
+                    return
+                if told.status_code == 201:
+                    self.rewarded.append(event)
+                self.refused += [each.status_code for each in (answer, told) if each.status_code != 201]
+
+
+def under_load(running: Running, path: str, seconds: float) -> list[Caller]:
+    callers = [Caller(running, path, f"caller{i}") for i in range(4)]
+    for caller in callers:
+        caller.start()
+    time.sleep(seconds)
+    return callers
+
+
+def check(again: Running, path: str, callers: list[Caller]) -> None:
+    """Everything that was answered before is answered so again."""
+    with again.client() as client:
+        assert sum(len(caller.decided) for caller in callers) > 10
+        for caller in callers:
+            for event, arm in caller.decided.items():
+                found = decide(client, path, event_id=event)
+                assert (found.status_code, found.json()["arm"]) == (200, arm)
+            for event in caller.rewarded:
+                assert reward(client, path, event, reward=1.0).status_code == 200
+        known = sum(len(caller.decided) for caller in callers)
+        assert known <= client.get(path).json()["decisions"] <= known + len(callers)
+
+
+def test_sigterm_under_load_loses_nothing(tmp_path: Path) -> None:
+    running = Running(tmp_path / "data")
+    path = running.policy()
+    callers = under_load(running, path, 0.6)
+    assert running.stop() == 0
+    for caller in callers:
+        caller.join()
+        assert set(caller.refused) <= {503, 404}  # it was stopping; a decision that was refused has no reward
+    assert not (tmp_path / "data" / "address").exists()
+    assert running.line.count("\n") == 1
+    again = Running(tmp_path / "data")
+    assert again.key == running.key
+    check(again, path, callers)
+    assert again.stop() == 0
+
+
+def test_kill_under_load_loses_nothing(tmp_path: Path) -> None:
+    running = Running(tmp_path / "data")
+    path = running.policy()
+    for round_ in range(2):
+        callers = under_load(running, path, 0.5)
+        running.kill()
+        for caller in callers:
+            caller.join()
+            assert caller.refused == []
+        running = Running(tmp_path / "data")
+        if not round_:
+            check(running, path, callers)
+            path = running.policy()
+    assert running.stop() == 0
+
+
+def test_open_streams_do_not_keep_a_service_from_ending(tmp_path: Path) -> None:
+    running = Running(tmp_path / "data")
+    running.policy()
+    with running.client() as client, client.stream("GET", "/v1/live") as stream:
+        lines = stream.iter_lines()
+        assert next(lines).startswith("data:")
+        begun = time.monotonic()
+        assert running.stop() == 0
+        assert time.monotonic() - begun < 10.0
+        for _ in lines:
+            pass
+
+
+def test_a_second_service_on_the_same_store_is_refused(tmp_path: Path) -> None:
+    running = Running(tmp_path / "data")
+    with pytest.raises(AssertionError, match="one owner"):
+        Running(tmp_path / "data")
+    assert running.stop() == 0
+
+
+def test_a_store_that_fails_ends_the_process_without_a_word_of_data() -> None:
+    stream, codes = io.StringIO(), list[int]()
+    try:
+        raise ValueError("secret 0.125")
+    except ValueError as error:
+        end_process(Log(stream), error, codes.append)
+    end_process(Log(stream), StoreFailed("disk full"), codes.append)
+    assert codes == [EXIT_CODE] * 2
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert "secret" not in json.dumps(first)
+    assert first["error"] == "ValueError"
+    assert first["places"][-1].startswith("test_ends.py:")
+    assert second["words"] == "disk full"
+
+
+def test_nothing_that_was_sent_is_in_the_log(tmp_path: Path) -> None:
+    running = Running(tmp_path / "data")
+    path = running.policy(reward_wait=0.3, event_memory=60)
+    planted = "0.12345678"
+    with running.client() as client:
+        contexts = [[float(planted), 0.0], [0.0, 0.5]]
+        decide(client, path, contexts=contexts, event_id="planted-id", user_id="planted-user")
+        decide(client, path, contexts=[[99.25, 0.0]], event_id="planted-id")
+        client.post(f"{path}/decisions", content=b'{"contexts": 0.12345678 planted')
+        reward(client, path, "planted-id", reward=0.625)
+        reward(client, path, "planted-id", reward=0.375)
+        reward(client, path, "planted-unknown", reward=2.625)
+        client.get(f"{path}/decisions/planted-id?planted=query")
+        client.get("/planted/path?planted=query", headers={"Authorization": "Bearer planted-key"})
+        client.put("/v1/policies/planted-name", json={"policy": "planted"})
+        client.post(f"{path}/decisions:batch", json={"requests": [{"contexts": [[77.5]]}, {"contexts": TWO}]})
+    time.sleep(0.5)
+    assert running.stop() == 0
+    text = running.log.read_text()
+    for word in (planted, "planted", "99.25", "0.625", "0.375", "2.625", "77.5", running.key):
+        assert word not in text
+    lines = [json.loads(line) for line in text.splitlines()]
+    requests = [line for line in lines if line["event"] == "request"]
+    assert {"method", "route", "status", "microseconds", "time", "event"} == set(requests[0])
+    assert "/v1/policies/{name}/decisions" in {line["route"] for line in requests}
+    assert not any("reward" in line["route"] for line in requests)
+
+
+FAILING = """
+import sys
+from tacit.errors import StoreFailed
+from tacit.service.http.options import Options
+from tacit.service.http.server import serve
+from tacit.service.sqlite_store import SQLiteStore
+
+append, calls = SQLiteStore.append, []
+
+def failing(store, lease, seq, group):
+    calls.append(append(store, lease, seq, group) if len(calls) < 3 else None)
+    if len(calls) == 4:
+        raise StoreFailed("the disk is full")
+    return calls[-1]
+
+SQLiteStore.append = failing
+serve(Options(data=sys.argv[1], port=0))
+"""
+
+
+def test_when_the_store_fails_nobody_is_answered_and_the_process_ends(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FAILING, str(tmp_path / "data")]
+    with (tmp_path / "log").open("w") as words:
+        environment = os.environ | {"TACIT_COMPILE": "never"}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=words, text=True, env=environment)
+    assert process.stdout is not None
+    address = process.stdout.readline().removeprefix("listening on ").strip()
+    key = (tmp_path / "data" / "admin.key").read_text().strip()
+    answered = {}
+    with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {key}"}, timeout=30.0) as client:
+        assert client.put("/v1/policies/p", json=STREAM).status_code == 201
+        with suppress(httpx.TransportError):
+            for number in range(10):
+                answered[number] = decide(client, "/v1/policies/p", event_id=f"e{number}").json()["arm"]
+    assert process.wait(30.0) == EXIT_CODE
+    process.stdout.close()
+    assert "the disk is full" in (tmp_path / "log").read_text()
+    assert 1 <= len(answered) <= 3
+    again = Running(tmp_path / "data")
+    with again.client() as client:
+        for number in range(10):
+            found = decide(client, "/v1/policies/p", event_id=f"e{number}")
+            assert found.status_code == (200 if number in answered else 201)
+    assert again.stop() == 0

@@ -1,0 +1,60 @@
+"""Rewards that are waited for, over HTTP: held, late, missing and forgotten ones."""
+
+from __future__ import annotations
+
+import time
+
+import httpx
+
+from tests.service.http.running import TWO, Running, problem
+from tests.service.http.test_routes import decide, reward
+
+
+def until(client: httpx.Client, path: str, event: str, status: int, **body: object) -> httpx.Response:
+    """The first answer to a reward with this status; others may come before it."""
+    deadline = time.monotonic() + 20.0
+    while (answer := reward(client, path, event, **body)).status_code != status:
+        assert time.monotonic() < deadline, answer.text
+        time.sleep(0.1)
+    return answer
+
+
+def test_a_reward_that_comes_too_late_is_gone(running: Running, admin: httpx.Client) -> None:
+    path = running.policy(reward_wait=0.5, event_memory=60.0, default_reward=0.0)
+    decide(admin, path, event_id="late")
+    decide(admin, path, event_id="timely")
+    assert reward(admin, path, "timely", reward=1.0).status_code == 201
+    time.sleep(0.7)
+    problem(reward(admin, path, "late", reward=0.5), 410, "expired")
+    assert reward(admin, path, "timely", reward=1.0).status_code == 200
+    problem(reward(admin, path, "timely", reward=0.0), 409, "other-reward")
+    assert decide(admin, path, event_id="late").status_code == 200
+
+
+def test_ids_are_forgotten_after_their_time(running: Running, admin: httpx.Client) -> None:
+    path = running.policy(reward_wait=0.3)
+    assert decide(admin, path, event_id="again").status_code == 201
+    until(admin, path, "again", 404, reward=1.0, arm=7)  # another arm than it can be: nothing is ever taken
+    assert decide(admin, path, event_id="again").status_code == 201
+    assert admin.get(path).json()["decisions"] == 2
+
+
+def test_what_waits_is_known_to_operators_alone_and_passes(running: Running, admin: httpx.Client) -> None:
+    path = running.policy(reward_wait=0.5)
+    decide(admin, path)
+    line = f'tacit_waiting_decisions{{policy="{path.rpartition("/")[2]}"}}'
+    assert f"{line} 1.0" in admin.get("/metrics").text
+    deadline = time.monotonic() + 20.0
+    while f"{line} 0.0" not in admin.get("/metrics").text:  # settled by the clock: nobody asks for anything
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_users_are_named_where_they_are_counted(running: Running, admin: httpx.Client) -> None:
+    path = running.policy(user_level=True, rounds_per_user=2)
+    problem(admin.post(f"{path}/decisions", json={"contexts": TWO}), 422, "invalid")
+    for number in range(4):
+        event = f"e{number}"
+        assert decide(admin, path, event_id=event, user_id="somebody").status_code == 201
+        assert reward(admin, path, event, reward=1.0).status_code == 201
+    problem(decide(admin, path, event_id="e0", user_id="another"), 409, "other-content")
