@@ -31,7 +31,7 @@ class Diary:
     def as_kernels_take(self, contexts: Any) -> Any:
         return contexts
 
-    def _select(self, contexts: Any) -> tacit.Decision:
+    def select_admitted(self, contexts: Any) -> tacit.Decision:
         self.events.append("decides")
         self._made += 1
         return tacit.Decision(0, self._made - 1)

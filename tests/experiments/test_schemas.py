@@ -40,7 +40,8 @@ def test_a_file_holds_what_a_schema_gives(tmp_path: Path) -> None:
     [
         (None, "no schema .* articles, patients, shops"),
         ("{", "must be JSON"),
-        ('{"a": 1}', "written by Schema.to_json"),
+        ('{"a": 1}', "a stored schema has"),
+        ('{"format": "other"}', "written by Schema.to_json"),
     ],
 )
 def test_a_bad_file_is_refused_with_its_name(content: str | None, message: str, tmp_path: Path) -> None:

@@ -175,20 +175,6 @@ def test_a_reward_that_comes_with_the_group_that_settles_is_too_late(bench: Benc
     assert bench.learned == []
 
 
-def test_decisions_that_the_policy_gave_up_by_its_own_clock(tmp_path: Path) -> None:
-    """A small reward_window: the host survives it, and refuses rewards that cannot be taken any more."""
-    bench = served(tmp_path, reward_window=3, hold=False, event_memory=5 * WAIT)
-    bench.arm("a")
-    for event in "bcde":
-        bench.arm(event)
-    assert bench.reward("a", 1.0) is Refusal.EXPIRED
-    assert isinstance(bench.reward("e", 1.0), Answer)
-    bench.crash()
-    bench.wait(WAIT)
-    assert len(bench.learned) == 1
-    bench.arm("f")
-
-
 # Time
 
 

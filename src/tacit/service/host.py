@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from tacit.errors import ExpiredDecision
 from tacit.service.events import EVENTS, RELEASES, Event, Hashes, Status
 from tacit.service.journal import PolicyJournal
 from tacit.service.published import Point, Published, newest_point, publish
@@ -222,24 +221,20 @@ class Host:
             self._contribute(event, None)
         elif self.terms.hold:
             changed = changed._replace(status=Status.HELD, reward=request.reward)
-        elif not self._contribute(event, request.reward):
-            return Refusal.EXPIRED
+        else:
+            self._contribute(event, request.reward)
         self._put(Row(row.key, row.position, changed.pack()))
         return Answer(event.arm, True)
 
-    def _contribute(self, event: Event, reward: float | None) -> bool:
-        """Let a decision teach what its reward was, or nothing; False when the policy has given it up by its clock."""
+    def _contribute(self, event: Event, reward: float | None) -> None:
+        """Let a decision teach what its reward was, or nothing."""
         if not event.counts:
-            return True
-        try:
-            with self.journal.working() as policy:
-                if reward is None:
-                    policy.abandon(event.decision)
-                else:
-                    policy.update(event.decision, reward)
-        except ExpiredDecision:
-            return False
-        return True
+            return
+        with self.journal.working() as policy:
+            if reward is None:
+                policy.abandon(event.decision)
+            else:
+                policy.update(event.decision, reward)
 
     def _put(self, row: Row) -> None:
         self.journal.group.rows.setdefault(EVENTS, {})[row.key] = row

@@ -84,6 +84,16 @@ class Running:
                 found += piece
             return found
 
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """End it in any case; a test that has not failed also wants a good end."""
+        if error is None:
+            assert self.stop() == 0
+        else:
+            self.kill()
+
     def stop(self) -> int:
         """End it as an operator does; the exit code."""
         self.process.send_signal(signal.SIGTERM)
