@@ -58,7 +58,7 @@ def demo(*arguments: str) -> None:
 def test(*arguments: str) -> None:
     """All tests, on all cores."""
     install("dev")
-    call(PYTHON, "-m", "pytest", *(arguments or ("-n", "auto")))
+    call(PYTHON, "-m", "pytest", *(arguments or ("-n", "auto", "--dist", "worksteal")))
 
 
 def check() -> None:
