@@ -436,7 +436,7 @@ def test_whatever_interrupts_a_group_ends_the_host(where: str, error: BaseExcept
     assert bench.decisions == rows == len(bench.events())
 
 
-@pytest.mark.parametrize("policy", ["joint-linucb", "stream-glm", "shuffle-linucb", "local-glm", "joint-glm"])
+@pytest.mark.parametrize("policy", ["joint-linucb", "stream-glm", "shuffle-linucb", "joint-glm"])
 def test_what_was_published_is_published_again_after_a_crash(policy: str, tmp_path: Path) -> None:
     changes: dict[str, Any] = {"horizon": 400} if policy in ("shuffle-linucb", "joint-glm") else {}
     bench = served(tmp_path, policy, hold=False, **changes)
@@ -472,13 +472,13 @@ def test_no_number_of_releases_is_seen_with_two_estimates(tmp_path: Path) -> Non
 def test_history_and_its_rows_are_bounded_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups with several releases: what is remembered in memory is what a restart finds."""
     monkeypatch.setattr(host_module, "_SHOWN_RELEASES", 6)
-    bench = served(tmp_path, "local-glm", hold=False)
+    bench = served(tmp_path, factorization="tree", hold=False)  # which releases with every decision
     for number in range(12):
         names = [f"event {number} {place}" for place in range(4)]
         bench.process(*(bench.asks(name) for name in names))
         bench.process(*(bench.reports(name, 1.0) for name in names))
     before = _looks(bench)
-    assert before.releases == 48
+    assert before.releases > 40
     bench.crash()
     assert _looks(bench).history == before.history
     assert 0 < len(before.history) <= 6

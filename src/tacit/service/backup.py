@@ -32,6 +32,7 @@ from tacit.policies.snapshots import Snapshot
 from tacit.service.events import HASH_KEY
 from tacit.service.journal import UNFINISHED, PolicyJournal, extra_of
 from tacit.service.packing import Array, pack, unpack
+from tacit.service.sqlite_files import sync_folder
 from tacit.service.store import Lease, Row, Store
 from tacit.service.users import USERS
 
@@ -98,20 +99,11 @@ def _write_new(path: Path, data: bytes) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         os.link(name, path)  # refuses to replace, unlike rename
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except FileExistsError as error:
         raise InvalidInput(f"{path} exists already: give a backup a name of its own") from error
     finally:
         Path(name).unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """The name of a new file is on the disk when its folder is."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read_backup(path: str | Path) -> tuple[dict[str, Kept], bytes]:

@@ -93,6 +93,11 @@ class Deployment:
         if arguments.get("reward_age") is not None:
             raise InvalidInput("reward_age counts decisions: a service has hold and reward_wait, which count seconds")
         made = self._rehearsed(policy, {"reward_window": _WINDOW} | arguments)
+        if made.guarantee == "local":
+            raise InvalidInput(
+                f"{policy} learns from reports that devices send with their rewards: the count of its releases would "
+                "show whose never came. A service takes policies whose releases follow the clock of decisions"
+            )
         if terms.user_level and not made.private:
             raise InvalidInput(f"user_level is for private policies, and {policy} is none")
         if terms.default_reward is not None and not 0.0 <= terms.default_reward <= made.setting.reward_bound:
