@@ -219,7 +219,7 @@ def test_ids_are_forgotten_and_then_new(tmp_path: Path) -> None:
     bench.wait(3 * WAIT - 0.001)
     assert bench.decide("a") == Answer(arm, False)
     assert len(bench.events()) == 1
-    bench.wait(0.001)
+    bench.wait(0.001 + host_module._FORGET_EVERY)
     assert bench.events() == []
     assert bench.reward("a", 1.0) is Refusal.UNKNOWN_EVENT
     decided = bench.decide("a", 77)
@@ -401,11 +401,14 @@ def test_nothing_is_published_that_is_not_committed(
     bench.arm("a")
     for number in range(9):
         bench.arm(f"event {number}")
-    before = _looks(bench)
     bench.clock.now += WAIT
     bench.store.fail(method, StoreFailed("disk full"), after=after)
-    assert _last_look(bench, StoreFailed) is _looks(bench)
-    before = _looks(bench)
+    before, shown = _last_look(bench, StoreFailed), _looks(bench)
+    assert before is not None
+    if method == "compact":  # comes after the commit of its group, which may be seen
+        assert shown.decisions == before.decisions + 1
+    else:
+        assert shown is before
     with pytest.raises(StoreFailed, match="cannot go on"):
         bench.process()
     bench.store.after = bench.store.before = lambda called: None
@@ -413,7 +416,7 @@ def test_nothing_is_published_that_is_not_committed(
         bench.process()  # also when the disk is well again: memory is not
     bench.host.close()  # writes nothing
     bench.crash()
-    assert bench.decisions - before.decisions in (0, 1)
+    assert bench.decisions - shown.decisions in (0, 1)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("a bug"), JournalLost("another owner")])

@@ -69,6 +69,8 @@ def test_a_snapshot_takes_the_place_of_the_log(store: FaultyStore) -> None:
         with journal.working() as policy:
             policy.update(policy.select(np.eye(DIM)), 1.0)
             journal.commit()
+        assert journal.upkeep_due == (journal.seq - journal.snapshot_seq >= 10)
+        journal.tend()
         lengths.append(journal.seq - journal.snapshot_seq)
     assert max(lengths) < 10
     assert journal.seq > 60

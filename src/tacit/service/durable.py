@@ -98,6 +98,7 @@ class DurablePolicy:
         with self._lock, self._journal.working() as policy:
             decision = policy.select(contexts, user=user, arms=arms)
             self._journal.commit()
+            self._journal.tend()
             return decision
 
     def select_batch(
@@ -111,6 +112,7 @@ class DurablePolicy:
         with self._lock, self._journal.working() as policy:
             decisions = policy.select_batch(contexts, users=users, arms=arms)
             self._journal.commit()
+            self._journal.tend()
             return decisions
 
     def update(self, decision: Decision | int, reward: float) -> None:
@@ -118,12 +120,14 @@ class DurablePolicy:
         with self._lock, self._journal.working() as policy:
             policy.update(decision, reward)
             self._journal.commit()
+            self._journal.tend()
 
     def abandon(self, decision: Decision | int) -> None:
         """Give a decision up whose arm was never shown; see `tacit.Policy.abandon`."""
         with self._lock, self._journal.working() as policy:
             policy.abandon(decision)
             self._journal.commit()
+            self._journal.tend()
 
     def explain(self, *arguments: Any, **keywords: Any) -> Explanation | ChoiceExplanation:
         """Every feature with its released weight, or why one arm is better; see `tacit.Policy.explain`."""

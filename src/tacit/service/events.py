@@ -18,6 +18,7 @@ from tacit.errors import StoreDamaged
 EVENTS, RELEASES = "events", "releases"
 """Tables of a journal."""
 _PACKED: Final = struct.Struct("<BBIqd16sd16s")
+_LENGTH: Final = struct.Struct("<Q")
 NOTHING: Final = bytes(16)
 HASH_KEY: Final = "secret.hashes"
 """The setting of a store that holds the key of its hashes."""
@@ -80,13 +81,16 @@ class Hashes:
     def __init__(self, key: bytes) -> None:
         if len(key) != HASH_KEY_SIZE:
             raise StoreDamaged(f"the key of hashes has {len(key)} bytes, not {HASH_KEY_SIZE}")
-        self._key = key
+        self._begun = {
+            purpose: hashlib.blake2b(digest_size=16, key=key, person=purpose)
+            for purpose in (b"event", b"user", b"content", b"reward")
+        }
 
     def of(self, purpose: bytes, *parts: bytes) -> bytes:
         """Of these parts, told apart by their lengths, for this purpose and no other."""
-        found = hashlib.blake2b(digest_size=16, key=self._key, person=purpose)
+        found = self._begun[purpose].copy()  # the key is taken in once
         for part in parts:
-            found.update(struct.pack("<Q", len(part)))
+            found.update(_LENGTH.pack(len(part)))
             found.update(part)
         return found.digest()
 

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from tacit.service.events import EVENTS, RELEASES, Event, Hashes, Status
 from tacit.service.journal import PolicyJournal
@@ -28,10 +28,12 @@ from tacit.service.terms import Mode, Terms
 from tacit.service.users import UserCounts
 from tacit.typing import FloatArray
 
-_CHUNK: Final = 256
+_CHUNK: Final = 32
 """Rows that are looked at together where decisions are settled or forgotten."""
-_MOST_SETTLED: Final = 4_096
-"""Decisions that are settled in one group; the rest waits for the next."""
+_MOST_SETTLED: Final = 512
+"""Decisions that are settled, or forgotten, in one group; the rest waits for the next."""
+_FORGET_EVERY: Final = 0.1
+"""Seconds between looks at what may be forgotten: several at once cost less than each by itself."""
 _SHOWN_RELEASES: Final = 2_000
 """Releases whose time is remembered."""
 _FRESH_FOR: Final = 1.0
@@ -50,8 +52,7 @@ class Refusal(Enum):
     TOO_MANY_WAIT = "as many decisions wait for their rewards as the policy can keep"
 
 
-@dataclass(frozen=True)
-class Decide:
+class Decide(NamedTuple):
     """Choose an arm; ``arms`` were admitted by the policy."""
 
     event: bytes
@@ -63,8 +64,7 @@ class Decide:
     """Hash of the user, where the policy counts them."""
 
 
-@dataclass(frozen=True)
-class Reward:
+class Reward(NamedTuple):
     """The reward of a decision; None where the arm was never shown."""
 
     event: bytes
@@ -72,8 +72,7 @@ class Reward:
     arm: int | None = None
 
 
-@dataclass(frozen=True)
-class SetMode:
+class SetMode(NamedTuple):
     """Switch a policy on, off, or to watching."""
 
     mode: Mode
@@ -82,8 +81,7 @@ class SetMode:
 Request = Decide | Reward | SetMode
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """A request was carried out, now or before."""
 
     arm: int
@@ -130,8 +128,11 @@ class Host:
         )
         """What others may see; replaced after each commit, never changed."""
 
-    def process(self, requests: Sequence[Request]) -> list[Answer | Refusal]:
-        """Carry out a group of requests; all of it is durable when this returns."""
+    def process(self, requests: Sequence[Request], *, tending: bool = True) -> list[Answer | Refusal]:
+        """Carry out a group of requests; all of it is durable when this returns.
+
+        Without ``tending`` upkeep that is due, such as a snapshot, and takes long is left to the next call.
+        """
         with self._lock, self.journal.working():
             self._progress.uptime = self._clock() - self._since
             self._forget()
@@ -139,6 +140,8 @@ class Host:
             self._look_up(requests)
             answers = [self._carry_out(request) for request in requests]
             self._commit()
+            if tending:
+                self.journal.tend()
             return answers
 
     @property
@@ -191,11 +194,10 @@ class Host:
         if self.unsettled >= self.journal.policy.config.reward_window:
             return Refusal.TOO_MANY_WAIT  # by the clock; else the oldest reward, acknowledged and held, would be lost
         arms = request.arms[:, :1] if self._progress.mode == "apprentice" else request.arms
-        with self.journal.working() as policy:
-            decision = policy.select_admitted(arms)
-            counts = self._users.counts(request.user, self.journal.group)
-            if not counts:
-                policy.abandon(decision)
+        decision = self.journal.policy.select_admitted(arms)
+        counts = self._users.counts(request.user, self.journal.group)
+        if not counts:
+            self.journal.policy.abandon(decision)
         due = self._progress.uptime + self.terms.reward_wait
         self._progress.position += 1
         self._next_due = min(self._next_due, due)
@@ -230,11 +232,10 @@ class Host:
         """Let a decision teach what its reward was, or nothing."""
         if not event.counts:
             return
-        with self.journal.working() as policy:
-            if reward is None:
-                policy.abandon(event.decision)
-            else:
-                policy.update(event.decision, reward)
+        if reward is None:
+            self.journal.policy.abandon(event.decision)
+        else:
+            self.journal.policy.update(event.decision, reward)
 
     def _put(self, row: Row) -> None:
         self.journal.group.rows.setdefault(EVENTS, {})[row.key] = row
@@ -272,25 +273,34 @@ class Host:
         """Delete events whose ids need not be known any more, of those that were settled in an earlier group."""
         if self._progress.uptime < self._next_forgotten:
             return
-        longer = self.terms.memory - self.terms.reward_wait
-        last, self._next_forgotten = self._progress.forgotten, math.inf
-        for row in self._store.scan(self.journal.lease, EVENTS, last, _CHUNK * 8):
-            over = Event.unpack(row.value).due + longer
-            if over > self._progress.uptime or row.position > self._progress.settled:
-                self._next_forgotten = max(over, self._progress.uptime)
+        last, self._next_forgotten = self._progress.forgotten, self._progress.uptime
+        for _ in range(_MOST_SETTLED // _CHUNK):
+            rows = self._store.scan(self.journal.lease, EVENTS, last, _CHUNK)
+            over = [row for row in rows if self._is_over(row)]
+            last = over[-1].position if over else last
+            if len(over) < _CHUNK:
+                self._next_forgotten = self._next_look(rows[len(over)]) if len(over) < len(rows) else math.inf
                 break
-            last = row.position
-        else:
-            self._next_forgotten = self._progress.uptime if last > self._progress.forgotten else math.inf
         if last > self._progress.forgotten:
             self._progress.forgotten = self.journal.group.forget[EVENTS] = last
+
+    def _is_over(self, row: Row) -> bool:
+        """Whether an event may be forgotten; those after one that may not are younger."""
+        return row.position <= self._progress.settled and self._over_at(row) <= self._progress.uptime
+
+    def _over_at(self, row: Row) -> float:
+        return Event.unpack(row.value).due + self.terms.memory - self.terms.reward_wait
+
+    def _next_look(self, row: Row) -> float:
+        """When to look again at the oldest event that is kept."""
+        return max(self._over_at(row), self._progress.uptime + _FORGET_EVERY)
 
     # After the work
 
     def _recorded(self) -> Iterator[tuple[int, Point]]:
         """The releases that the store remembers, oldest first, by number."""
         after = self._progress.releases - _SHOWN_RELEASES
-        while rows := self._store.scan(self.journal.lease, RELEASES, after, _CHUNK):
+        while rows := self._store.scan(self.journal.lease, RELEASES, after, _SHOWN_RELEASES):
             yield from ((row.position, Point.unpack(row.value)) for row in rows)
             after = rows[-1].position
 

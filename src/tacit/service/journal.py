@@ -132,8 +132,24 @@ class PolicyJournal:
             with self._fatal():
                 self.seq = self._store.append(self.lease, self.seq, self.group)
                 self.group, self.released_in_group = Group(), 0
-        if self.seq - self.snapshot_seq >= self._every:
+
+    @property
+    def upkeep_due(self) -> bool:
+        """Whether the log has become long enough for a snapshot to take its place, or the store wants to be tended."""
+        return self._snapshot_due or self._store.upkeep_due
+
+    @property
+    def _snapshot_due(self) -> bool:
+        return self.seq - self.snapshot_seq >= self._every
+
+    def tend(self) -> None:
+        """Do what is due and takes longer than a group; nothing may wait for its commit."""
+        if self._snapshot_due:
             self.compact()
+        if self._store.upkeep_due:
+            self.check()
+            with self._fatal():
+                self._store.tend()
 
     def compact(self) -> None:
         """Put a snapshot in place of the log; nothing may wait for its commit."""

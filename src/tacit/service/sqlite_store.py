@@ -29,8 +29,8 @@ from tacit.service.store_parts import (
 
 KEYS = (1, 8, 64, 512)
 """Numbers of keys in a query: few of them, so that SQLite keeps the compiled statements."""
-LOG_PAGES = 4000
-"""Pages in the log, about, from which on they are moved into the database."""
+LOG_PAGES = 16_000
+"""Pages in the log, about, from which on they are moved into the database; those that changed often go once."""
 HEAD = "SELECT id, config, note, epoch, seq, snapshot_seq FROM journals JOIN heads ON journal = id WHERE name = ?"
 OWNED = "SELECT id FROM journals JOIN heads ON journal = id WHERE name = ? AND epoch = ?"
 ADVANCE = "UPDATE heads SET seq = seq + ?, note = coalesce(?, note) WHERE journal = ? AND epoch = ? AND seq = ?"
@@ -146,6 +146,15 @@ class SQLiteStore(Store):
             with self._writing():
                 erase(self._database)
 
+    @property
+    def upkeep_due(self) -> bool:
+        return self._pages >= LOG_PAGES
+
+    def tend(self) -> None:
+        with self._writing():
+            self._database.rows("PRAGMA wal_checkpoint(PASSIVE)")
+            self._pages = 0
+
     def settings(self, prefix: str) -> Mapping[str, bytes]:
         with self._reading():
             query = "SELECT name, value FROM settings WHERE substr(name, 1, ?) = ? ORDER BY name"
@@ -191,9 +200,6 @@ class SQLiteStore(Store):
     def _transaction(self) -> Iterator[None]:
         """Changes that are made, and synced, together; or, when something is raised in between, not at all."""
         with self._writing():
-            if self._pages >= LOG_PAGES:
-                self._database.rows("PRAGMA wal_checkpoint(PASSIVE)")
-                self._pages = 0
             self._database.run("BEGIN IMMEDIATE")
             try:
                 yield

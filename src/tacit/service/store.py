@@ -21,6 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,7 @@ class Lease:
     epoch: int
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A small value under a key; rows of a table are forgotten in the order of their positions."""
 
     key: bytes
@@ -128,6 +128,14 @@ class Store(ABC):
         entries, nor those of rows that were deleted or replaced before.  Takes time with the size of the whole store,
         rows included.  Raises as ``append`` does.
         """
+
+    @property
+    def upkeep_due(self) -> bool:
+        """Whether the store wants to be tended: later changes would become slow, or its files large."""
+        return False
+
+    def tend(self) -> None:  # noqa: B027 - a store may have nothing to do
+        """Do upkeep that takes too long to be done with a group.  Raises as ``append`` does."""
 
     @abstractmethod
     def settings(self, prefix: str) -> Mapping[str, bytes]:

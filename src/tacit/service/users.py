@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
 
 from tacit.errors import StoreDamaged
@@ -44,7 +43,7 @@ class UserCounts:
         if row is None:
             self.known += 1
             row = Row(user, self.known, b"")
-        self._rows[user] = replace(row, value=_COUNT.pack(so_far + 1))
+        self._rows[user] = row._replace(value=_COUNT.pack(so_far + 1))
         group.rows.setdefault(USERS, {})[user] = self._rows[user]
         return True
 

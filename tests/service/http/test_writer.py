@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -16,20 +17,32 @@ from tacit.service.host import Answer, Host, Request, Reward
 from tacit.service.http import writer as module
 from tacit.service.http.logs import Log
 from tacit.service.http.problems import Problem
-from tacit.service.http.writer import Writer
+from tacit.service.http.writer import Answers, Writer
+
+EVERY_GROUP, NO_GROUP = 1e9, 0.0
+"""Seconds that a group may take in the event loop: whatever it takes, or nothing."""
 
 
 class SlowHost:
     """Answers when it is allowed to, with the numbers that were asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, allowed: int = 0) -> None:
         self.groups: list[list[int]] = []
-        self.allowed = threading.Semaphore(0)
+        self.threads: list[threading.Thread] = []
+        self.tended: list[threading.Thread] = []
+        self.allowed = threading.Semaphore(allowed)
         self.error: Exception | None = None
+        self.journal = SimpleNamespace(upkeep_due=False)
 
-    def process(self, requests: Sequence[Request]) -> list[Answer]:
+    def process(self, requests: Sequence[Request], *, tending: bool = True) -> list[Answer]:
         numbers = [int(cast(Reward, request).event) for request in requests]
+        if self.journal.upkeep_due and tending:
+            self.journal.upkeep_due = False
+            self.tended.append(threading.current_thread())
+        if not numbers:
+            return []
         self.groups.append(numbers)
+        self.threads.append(threading.current_thread())
         assert self.allowed.acquire(timeout=20.0)
         if self.error is not None:
             raise self.error
@@ -37,12 +50,13 @@ class SlowHost:
 
 
 class Ticking:
-    def __init__(self) -> None:
-        self.ticks = 0
+    def __init__(self, work: Callable[[], object] = lambda: None) -> None:
+        self.ticks, self._work = 0, work
         self.ticked = threading.Event()
 
     def tick(self) -> None:
         self.ticks += 1
+        self._work()
         if self.ticks >= 2:
             self.ticked.set()
 
@@ -51,60 +65,126 @@ def asked(*numbers: int) -> list[Request]:
     return [Reward(str(number).encode(), None) for number in numbers]
 
 
-def made(deployment: Any = None, most_waiting: int = 1000) -> Writer:
-    found = Writer(cast(Deployment, deployment or Ticking()), Log(io.StringIO()), most_waiting)
-    found.start()
-    return found
+def run(test: Callable[[Writer], Awaitable[None]], deployment: Any = None, quick: float = NO_GROUP) -> None:
+    """A test with a writer of its own, in an event loop."""
+
+    async def body() -> None:
+        writer = Writer(cast(Deployment, deployment or Ticking()), Log(io.StringIO()), 1000, quick)
+        writer.start()
+        try:
+            async with asyncio.timeout(30.0):
+                await test(writer)
+        finally:
+            await asyncio.to_thread(writer.stop)
+
+    asyncio.run(body())
 
 
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(20.0):
-        while not condition():
-            await asyncio.sleep(0.005)
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+def begun(writer: Writer, host: SlowHost, *numbers: int) -> asyncio.Future[Answers]:
+    return asyncio.ensure_future(writer.carry_out(cast(Host, host), asked(*numbers)))
+
+
+def arms(answers: Sequence[Answers]) -> list[int]:
+    return [answer.arm for each in answers for answer in each if isinstance(answer, Answer)]
 
 
 def test_what_waits_is_carried_out_together_and_in_order() -> None:
-    async def run() -> None:
-        host, writer = SlowHost(), made()
-        served = cast(Host, host)
-        first = asyncio.ensure_future(writer.carry_out(served, asked(0)))
+    async def test(writer: Writer) -> None:
+        host = SlowHost()
+        first = begun(writer, host, 0)
         await until(lambda: host.groups)
-        rest = [asyncio.ensure_future(writer.carry_out(served, asked(*range(i, i + 3)))) for i in range(1, 300, 3)]
+        rest = [begun(writer, host, *range(i, i + 3)) for i in range(1, 300, 3)]
         await until(lambda: writer.waiting == 301)
         for _ in range(3):
             host.allowed.release()
-        found = [[answer.arm for answer in await each if isinstance(answer, Answer)] for each in (first, *rest)]
-        assert [number for numbers in found for number in numbers] == list(range(301))
+        assert arms([await each for each in (first, *rest)]) == list(range(301))
         assert [len(group) for group in host.groups] == [1, 258, 42]
         assert writer.waiting == 0
-        writer.stop()
 
-    asyncio.run(run())
+    run(test)
 
 
-def test_policies_do_not_mix() -> None:
-    async def run() -> None:
-        hosts, writer = [SlowHost(), SlowHost()], made()
-        for host in hosts:
-            for _ in range(9):
-                host.allowed.release()
-        calls = [writer.carry_out(cast(Host, hosts[i % 2]), asked(i)) for i in range(8)]
-        answers = await asyncio.gather(*calls)
-        assert [answer[0].arm for answer in answers if isinstance(answer[0], Answer)] == list(range(8))
+def test_on_a_quick_disk_the_event_loop_carries_out_what_has_arrived() -> None:
+    async def test(writer: Writer) -> None:
+        host = SlowHost(allowed=9)
+        for _ in range(2):
+            answers = await asyncio.gather(*(begun(writer, host, *range(i, i + 3)) for i in range(0, 300, 3)))
+            assert arms(answers) == list(range(300))
+        assert [len(group) for group in host.groups] == [258, 42, 258, 42]
+        assert set(host.threads) == {threading.main_thread()}
+        assert writer.waiting == 0
+
+    run(test, quick=EVERY_GROUP)
+
+
+def test_a_disk_that_becomes_slow_is_left_to_the_thread_and_one_that_recovers_is_not() -> None:
+    async def test(writer: Writer) -> None:
+        host = SlowHost(allowed=9)
+        await begun(writer, host, 1)
+        writer._usual = 1.0
+        await begun(writer, host, 2)
+        writer._usual = 0.0
+        await begun(writer, host, 3)
+        assert [thread.name for thread in host.threads] == ["MainThread", "tacit-writer", "MainThread"]
+
+    run(test, quick=0.5)
+
+
+def test_what_takes_long_is_done_by_the_thread() -> None:
+    async def test(writer: Writer) -> None:
+        host = SlowHost(allowed=9)
+        host.journal.upkeep_due = True
+        await begun(writer, host, 1)
+        await until(lambda: host.tended)
+        assert [thread.name for thread in host.threads + host.tended] == ["MainThread", "tacit-writer"]
+
+    run(test, quick=EVERY_GROUP)
+
+
+def test_a_group_waits_while_the_thread_settles_what_is_due_and_others_are_answered() -> None:
+    settling, settled = threading.Event(), threading.Event()
+
+    def work() -> None:
+        settling.set()
+        assert settled.wait(20.0)
+
+    async def test(writer: Writer) -> None:
+        host = SlowHost(allowed=9)
+        await until(settling.is_set)
+        calls = [begun(writer, host, number) for number in range(3)]
+        await asyncio.sleep(0.05)  # the event loop goes on
+        assert host.groups == []
+        settled.set()
+        assert arms(await asyncio.gather(*calls)) == [0, 1, 2]
+        assert host.groups == [[0, 1, 2]]
+
+    run(test, Ticking(work), quick=EVERY_GROUP)
+
+
+@pytest.mark.parametrize("quick", [NO_GROUP, EVERY_GROUP])
+def test_policies_do_not_mix(quick: float) -> None:
+    async def test(writer: Writer) -> None:
+        hosts = [SlowHost(allowed=9), SlowHost(allowed=9)]
+        answers = await asyncio.gather(*(begun(writer, hosts[i % 2], i) for i in range(8)))
+        assert arms(answers) == list(range(8))
         assert sorted(number for group in hosts[1].groups for number in group) == [1, 3, 5, 7]
-        writer.stop()
 
-    asyncio.run(run())
+    run(test, quick=quick)
 
 
 def test_too_many_are_refused_at_once_and_counted_right() -> None:
-    async def run() -> None:
-        host, writer = SlowHost(), made(most_waiting=3)
-        served = cast(Host, host)
-        waiting = [asyncio.ensure_future(writer.carry_out(served, asked(i, i))) for i in range(2)]
+    async def test(writer: Writer) -> None:
+        host = SlowHost()
+        writer._bound = 3
+        waiting = [begun(writer, host, i, i) for i in range(2)]
         await until(lambda: writer.waiting == 4)
         with pytest.raises(Problem) as refused:
-            await writer.carry_out(served, asked(9))
+            await writer.carry_out(cast(Host, host), asked(9))
         assert (refused.value.status, refused.value.headers) == (503, {"Retry-After": "1"})
         waiting[1].cancel()  # who has gone is not waited for, but what was asked is carried out
         host.allowed.release()
@@ -112,39 +192,38 @@ def test_too_many_are_refused_at_once_and_counted_right() -> None:
         await waiting[0]
         await until(lambda: writer.waiting == 0)
         assert sum(len(group) for group in host.groups) == 4
-        writer.stop()
 
-    asyncio.run(run())
+    run(test)
 
 
-def test_time_goes_on_when_nobody_asks_and_the_end_comes_after_what_waits() -> None:
-    async def run() -> None:
-        deployment, host = Ticking(), SlowHost()
-        writer = made(deployment)
+def test_time_goes_on_when_nobody_asks_and_the_end_comes_after_what_was_begun() -> None:
+    deployment = Ticking()
+
+    async def test(writer: Writer) -> None:
+        host = SlowHost()
         assert await asyncio.to_thread(deployment.ticked.wait, 20.0)
-        last = asyncio.ensure_future(writer.carry_out(cast(Host, host), asked(5)))
+        last = begun(writer, host, 5)
         await until(lambda: host.groups)
         host.allowed.release()
         await asyncio.to_thread(writer.stop)
         assert await last == [Answer(5, True)]
         writer.stop()  # a second time does nothing
 
-    asyncio.run(run())
+    run(test, deployment)
 
 
-def test_a_failure_answers_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("quick", [NO_GROUP, EVERY_GROUP])
+def test_a_failure_answers_nobody(quick: float, monkeypatch: pytest.MonkeyPatch) -> None:
     errors: list[BaseException] = []
     monkeypatch.setattr(module, "end_process", lambda log, error: errors.append(error))
 
-    async def run() -> None:
-        host, writer = SlowHost(), made()
+    async def test(writer: Writer) -> None:
+        host = SlowHost(allowed=1)
         host.error = StoreFailed("disk")
-        call = asyncio.ensure_future(writer.carry_out(cast(Host, host), asked(1)))
-        await until(lambda: host.groups)
-        host.allowed.release()
+        call = begun(writer, host, 1)
         await until(lambda: errors)
         assert errors == [host.error]
         assert not call.done()
         call.cancel()
 
-    asyncio.run(run())
+    run(test, quick=quick)

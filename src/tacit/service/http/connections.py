@@ -12,6 +12,8 @@ from typing import Any, Final
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 LONGEST_HEAD: Final = 64 << 10
+WHOLE: Final = "tacit.whole"
+"""In the scope of a request all of whose body is there: nobody needs to watch for how long it takes."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -43,6 +45,11 @@ class BoundedProtocol(HttpToolsProtocol):
         """The head is there."""
         self.head_since = None
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """All of the request is there."""
+        super().on_message_complete()
+        self.scope[WHOLE] = True  # type: ignore[typeddict-unknown-key]
 
     def _expect_head(self) -> None:
         self.head_since, self.head_bytes = self.loop.time(), 0

@@ -25,6 +25,7 @@ from tacit.service.http.bodies import (
     decoded,
     encode,
 )
+from tacit.service.http.connections import WHOLE
 from tacit.service.http.keys import Key, Scope
 from tacit.service.http.problems import Problem, problem_of, refused
 from tacit.service.http.receiving import ASGIScope, Receive, json_body
@@ -69,9 +70,13 @@ def _text(part: bytes) -> str:
         raise Problem(400, "path", "a part of the path is not UTF-8") from None
 
 
+async def _body(service: Service, scope: ASGIScope, receive: Receive) -> bytes:
+    return await json_body(scope["headers"], receive, service.options, whole=WHOLE in scope)
+
+
 async def decide(service: Service, key: Key, parts: Parts, scope: ASGIScope, receive: Receive) -> tuple[int, bytes]:
     """An arm for one user."""
-    body = await json_body(scope["headers"], receive, service.options)
+    body = await _body(service, scope, receive)
     served = service.deployment.get(parts[0])
     identity, request = _admitted(served, key, decoded(DECISION, body))
     (answer,) = await service.writer.carry_out(served.host, (request,))
@@ -99,7 +104,7 @@ async def decide_batch(
     service: Service, key: Key, parts: Parts, scope: ASGIScope, receive: Receive
 ) -> tuple[int, bytes]:
     """An arm for each of many users; a bad request gets its own error and does not touch the others."""
-    body = await json_body(scope["headers"], receive, service.options)
+    body = await _body(service, scope, receive)
     served = service.deployment.get(parts[0])
     asked = decoded(BATCH, body).requests
     if len(asked) > service.options.most_batch:
@@ -131,7 +136,7 @@ def _entry(found: tuple[str, Decide] | Problem, answered: Callable[[], Answer | 
 
 async def reward(service: Service, key: Key, parts: Parts, scope: ASGIScope, receive: Receive) -> tuple[int, bytes]:
     """What a decision has earned, or that its arm was never shown."""
-    body = await json_body(scope["headers"], receive, service.options)
+    body = await _body(service, scope, receive)
     served, identity = service.deployment.get(parts[0]), parts[1]
     told = decoded(REWARD, body)
     request = served.intake.reward(key.namespace, identity, reward=told.reward, abandoned=told.abandoned, arm=told.arm)

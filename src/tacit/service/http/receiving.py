@@ -14,6 +14,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 ASGIApplication = Callable[[ASGIScope, Receive, Send], Awaitable[None]]
 Headers = Iterable[tuple[bytes, bytes]]
+_JSON: Final = b"application/json"
 _DRAINED: Final = 8
 """Bodies of up to this many times the bound are read to their end, so that their senders see the answer."""
 
@@ -30,12 +31,17 @@ def header(headers: Headers, wanted: bytes) -> bytes | None:
     return None
 
 
-async def json_body(headers: Headers, receive: Receive, options: Options) -> bytes:
-    """All bytes of a body that says that it is JSON."""
-    _check_media_type(headers)
-    length = header(headers, b"content-length")
-    if length is not None and int(length) > _DRAINED * options.body_bytes:  # the parser has seen that it is a number
-        raise too_large(options.body_bytes)
+async def json_body(headers: Headers, receive: Receive, options: Options, *, whole: bool = False) -> bytes:
+    """All bytes of a body that says that it is JSON; ``whole`` where they have arrived already."""
+    for name, value in headers:
+        if name == b"content-type":
+            _check_media_type(value)
+        elif name == b"content-encoding":
+            raise wrong_media_type()
+        elif name == b"content-length" and int(value) > _DRAINED * options.body_bytes:  # the parser knows it a number
+            raise too_large(options.body_bytes)
+    if whole:
+        return await _whole(receive, options.body_bytes)
     try:
         async with asyncio.timeout(options.body_seconds):
             return await _whole(receive, options.body_bytes)
@@ -43,11 +49,8 @@ async def json_body(headers: Headers, receive: Receive, options: Options) -> byt
         raise too_slow(options.body_seconds) from None
 
 
-def _check_media_type(headers: Headers) -> None:
-    kind = header(headers, b"content-type")
-    if kind is not None and kind.partition(b";")[0].strip().lower() != b"application/json":
-        raise wrong_media_type()
-    if header(headers, b"content-encoding") is not None:
+def _check_media_type(kind: bytes) -> None:
+    if kind != _JSON and kind.partition(b";")[0].strip().lower() != _JSON:
         raise wrong_media_type()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 import time
@@ -106,10 +107,17 @@ def _run(deployment: Deployment, keyring: Keyring, log: Log, options: Options, l
     writer = Writer(deployment, log, options.most_waiting)
     service = Service(deployment, keyring, writer, log, options)
     writer.start()
+    settle_memory()
     try:
         Server(App(service), service, address_of(listener, options)).run([listener])
     finally:
         writer.stop()
+
+
+def settle_memory() -> None:
+    """Leave what is there now out of all later searches for garbage, which would stop every request for a while."""
+    gc.collect()
+    gc.freeze()
 
 
 def address_of(listener: socket.socket, options: Options) -> str:

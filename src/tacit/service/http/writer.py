@@ -1,7 +1,12 @@
-"""The bridge between the event loop and the hosts: one thread that writes, and groups by whatever waits.
+"""Between HTTP and the hosts: one group of requests at a time is carried out, and groups are whatever waits.
 
 While a group is being committed, others gather; the next group takes all of them.  Answers go back in the order of
 commits.  The queue is bounded: whoever comes when it is full is refused at once, before anything is changed.
+
+**Where a group is carried out.**  On a disk that syncs in a fraction of a millisecond the event loop does it by itself:
+to hand a group to another thread and back takes longer than its commit, since Python runs one thread at a time.  What
+may take longer (a slow disk, a snapshot, much that is due at once) is left to the writer's thread, and everybody who
+only reads is answered meanwhile.
 
 **When a group fails, nobody is answered and the process ends.**  Memory runs ahead of the store then, and nobody knows
 by how much; what was answered before is in the store, and a new process goes on from there.
@@ -15,8 +20,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from contextlib import suppress
+from functools import partial
+from typing import Final, NamedTuple
 
 from tacit.service.deployment import Deployment
 from tacit.service.host import Answer, Host, Refusal, Request
@@ -29,10 +35,13 @@ EXIT_CODE: Final = 70
 _LARGEST_GROUP: Final = 256
 _TICK: Final = 0.25
 """Seconds between looks at what is due."""
+QUICK: Final = 0.003
+"""Seconds that groups may take, on average, for the event loop to wait for them."""
+_WEIGHT: Final = 0.1
+"""Of the newest group in that average."""
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """Requests of one caller for one policy, and who waits for their answers."""
 
     host: Host
@@ -40,14 +49,29 @@ class Job:
     future: asyncio.Future[Answers]
 
 
-class Writer:
-    """The only thread that decides and learns."""
+Answered = list[tuple[Sequence[Job], Answers]]
 
-    def __init__(self, deployment: Deployment, log: Log, most_waiting: int) -> None:
-        self._deployment, self._log, self._bound = deployment, log, most_waiting
-        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="tacit-writer", daemon=True)
-        self._last_tick = time.monotonic()
+
+class Writer:
+    """The only one who decides and learns: in the event loop where that is quick, else in a thread.
+
+    ``quick`` is how many seconds a group may take, on average, in the event loop; 0 leaves all to the thread.
+    """
+
+    def __init__(self, deployment: Deployment, log: Log, most_waiting: int, quick: float = QUICK) -> None:
+        self._deployment, self._log, self._bound, self._quick = deployment, log, most_waiting, quick
+        self._arrived: list[Job] = []
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._live, name="tacit-writer", daemon=True)
+        self._turn = threading.Lock()
+        """Held by whoever carries out a group, settles what is due or writes a snapshot."""
+        self._usual = 0.0
+        """Seconds that a group takes."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._postponed = False
+        """Whether something has arrived that waits for the turn."""
+        self._aside = False
+        """Whether the thread has a group; changed by the event loop alone."""
         self.waiting = 0
         """Requests that have no answer yet; changed by the event loop alone."""
 
@@ -56,68 +80,128 @@ class Writer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish what waits, and end."""
+        """Finish what the thread has begun, and end it."""
         if self._thread.is_alive():
-            self._queue.put(None)
+            self._work.put(None)
             self._thread.join()
 
     async def carry_out(self, host: Host, requests: Sequence[Request]) -> Answers:
         """The answers to these requests, when they are durable; refused at once when too many wait."""
         if self.waiting >= self._bound:
             raise overloaded()
-        future: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
+        loop = self._loop or asyncio.get_running_loop()
+        self._loop = loop
+        future: asyncio.Future[Answers] = loop.create_future()
         self.waiting += len(requests)
-        self._queue.put(Job(host, requests, future))
+        self._arrived.append(Job(host, requests, future))
+        if len(self._arrived) == 1:
+            loop.call_soon(self._begin)  # after all requests that have come in by now
         return await future
+
+    # In the event loop
+
+    def _begin(self) -> None:
+        """Carry out what has arrived, here or in the thread; later, if a group is under way."""
+        if self._usual >= self._quick:
+            self._begin_aside()
+            return
+        self._postponed = True  # before the turn is asked for: whoever has it looks at this after letting go of it
+        if self._aside or not self._turn.acquire(blocking=False):
+            return
+        self._postponed = False
+        jobs = self._taken()
+        try:
+            self._hand_back(self._answered(jobs, tending=False))
+        except BaseException as error:
+            end_process(self._log, error)
+        finally:
+            self._turn.release()
+        self._leave_upkeep(jobs)
+        if self._arrived:
+            asyncio.get_running_loop().call_soon(self._begin)
+
+    def _begin_aside(self) -> None:
+        if self._arrived and not self._aside:
+            self._aside = True
+            self._work.put(partial(self._carry_out_aside, self._taken()))
+
+    def _come_back(self, answered: Answered) -> None:
+        self._aside = False
+        self._hand_back(answered)
+        self._begin()
+
+    def _taken(self) -> list[Job]:
+        """Everything that has arrived, up to the size of a group."""
+        count = 0
+        for number, job in enumerate(self._arrived, 1):
+            count += len(job.requests)
+            if count >= _LARGEST_GROUP:
+                taken, self._arrived = self._arrived[:number], self._arrived[number:]
+                return taken
+        taken, self._arrived = self._arrived, []
+        return taken
+
+    def _leave_upkeep(self, jobs: Sequence[Job]) -> None:
+        """Let the thread do what is due and takes long, such as snapshots."""
+        for host in {id(job.host): job.host for job in jobs}.values():
+            if host.journal.upkeep_due:
+                self._work.put(partial(self._alone, partial(host.process, ())))
+
+    def _hand_back(self, answered: Answered) -> None:
+        """Wake up all who wait."""
+        for jobs, answers in answered:
+            start = 0
+            for job in jobs:
+                end = start + len(job.requests)
+                if not job.future.done():
+                    job.future.set_result(answers[start:end])
+                start = end
+            self.waiting -= start
+
+    # Wherever a group is carried out
+
+    def _answered(self, jobs: Sequence[Job], *, tending: bool) -> Answered:
+        """The answers to each host's jobs, all of them committed."""
+        started = time.perf_counter()
+        answered: Answered = [
+            (own, host.process([request for job in own for request in job.requests], tending=tending))
+            for host, own in _by_host(jobs)
+        ]
+        self._usual += _WEIGHT * (time.perf_counter() - started - self._usual)
+        return answered
 
     # In the thread
 
-    def _work(self) -> None:
+    def _live(self) -> None:
+        next_tick = time.monotonic() + _TICK
         try:
-            while (jobs := self._gathered()) is not None:
-                for host, own in _by_host(jobs):
-                    self._process(host, own)
-                if time.monotonic() - self._last_tick >= _TICK:
-                    self._deployment.tick()
-                    self._last_tick = time.monotonic()
+            while True:
+                try:
+                    work = self._work.get(timeout=max(0.0, next_tick - time.monotonic()))
+                except queue.Empty:
+                    work, next_tick = partial(self._alone, self._deployment.tick), time.monotonic() + _TICK
+                if work is None:
+                    return
+                work()
         except BaseException as error:
             end_process(self._log, error)
 
-    def _gathered(self) -> list[Job] | None:
-        """Everything that waits, up to the size of a group; nothing when it is time for a tick, None at the end."""
-        jobs: list[Job] = []
-        count = 0
-        try:
-            job = self._queue.get(timeout=_TICK)
-            while job is not None:
-                jobs.append(job)
-                count += len(job.requests)
-                if count >= _LARGEST_GROUP:
-                    return jobs
-                job = self._queue.get_nowait()
-        except queue.Empty:
-            return jobs
-        if jobs:
-            self._queue.put(None)  # the end comes after what was asked before
-        return jobs or None
+    def _alone(self, work: Callable[[], object]) -> None:
+        """Work while no group is carried out."""
+        with self._turn:
+            work()
+        if self._postponed:
+            self._in_loop(self._begin)
 
-    def _process(self, host: Host, jobs: Sequence[Job]) -> None:
-        answers = host.process([request for job in jobs for request in job.requests])
-        loop = jobs[0].future.get_loop()
-        try:
-            loop.call_soon_threadsafe(self._hand_back, jobs, answers)
-        except RuntimeError:  # the loop has ended: whoever asked is gone, and may ask again
-            return
+    def _carry_out_aside(self, jobs: Sequence[Job]) -> None:
+        with self._turn:
+            answered = self._answered(jobs, tending=True)
+        self._in_loop(self._come_back, answered)
 
-    def _hand_back(self, jobs: Sequence[Job], answers: Answers) -> None:
-        """In the event loop: wake up all who wait."""
-        start = 0
-        for job in jobs:
-            end = start + len(job.requests)
-            if not job.future.done():
-                job.future.set_result(answers[start:end])
-            start = end
-        self.waiting -= start
+    def _in_loop(self, call: Callable[..., object], *arguments: object) -> None:
+        with suppress(RuntimeError):  # the loop has ended: whoever asked is gone, and may ask again
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(call, *arguments)
 
 
 def _by_host(jobs: Sequence[Job]) -> Iterable[tuple[Host, list[Job]]]:
