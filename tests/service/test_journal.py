@@ -12,6 +12,7 @@ import pytest
 from tacit.errors import InvalidInput, JournalExists, JournalLost, StoreDamaged, StoreFailed, TacitError
 from tacit.policies.policy import Policy
 from tacit.policies.registry import make_policy
+from tacit.service import journal as journal_module
 from tacit.service.journal import PolicyJournal, described
 from tacit.service.packing import unpack_entry
 from tests.contracts.policies import DIM
@@ -168,3 +169,19 @@ def test_an_adopted_policy_keeps_what_it_learned(store: FaultyStore) -> None:
         found.update(decision, 1.0)
         again.commit()
     assert again.policy.decisions == 1
+
+
+def test_a_snapshot_waits_until_it_is_worth_what_it_carries_along(
+    store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "LONGEST_LOG", 60)
+    journal = begun(store, every=10)
+    for carried, expected in ((5, 10), (30, 30), (1_000, 60)):
+        journal.carried = carried
+        while not journal.upkeep_due:
+            with journal.working() as policy:
+                policy.abandon(policy.select(np.eye(DIM)))
+                journal.commit()
+        assert expected <= journal.seq - journal.snapshot_seq <= expected + 3
+        journal.tend()
+        assert journal.seq == journal.snapshot_seq

@@ -324,6 +324,7 @@ class Host:
         if released:
             self._record(released)
         self._progress.users = self._users.known
+        self.journal.carried = self._progress.position - self._progress.forgotten + self._progress.users
         self.journal.group.note = json.dumps(vars(self._progress)).encode()
         self.journal.commit()
         seen = self.published

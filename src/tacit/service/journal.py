@@ -25,7 +25,9 @@ from tacit.service.packing import pack_entry, pack_snapshot, unpack_entry, unpac
 from tacit.service.store import Group, Recovery, Store
 
 SNAPSHOT_EVERY: Final = 50_000
-"""Entries after which a snapshot takes the place of the log."""
+"""Entries after which a snapshot takes the place of the log, unless there is much to be carried along."""
+LONGEST_LOG: Final = 500_000
+"""Entries after which it does whatever there is; replaying them takes about half a minute."""
 _NAMES: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 UNFINISHED: Final = "unfinished"
 """A setting of a store that is being filled, and must not be used if that was interrupted."""
@@ -51,6 +53,8 @@ class PolicyJournal:
         """As it was when the journal was claimed."""
         self.group = Group()
         """What has been done and is not committed."""
+        self.carried = 0
+        """Rows that a snapshot carries along, which is what it costs: it waits until as many entries have come."""
         self.released_in_group = 0
         """How often anything was released by it."""
         self._store, self._every = store, snapshot_every
@@ -140,7 +144,7 @@ class PolicyJournal:
 
     @property
     def _snapshot_due(self) -> bool:
-        return self.seq - self.snapshot_seq >= self._every
+        return self.seq - self.snapshot_seq >= max(self._every, min(self.carried, LONGEST_LOG))
 
     def tend(self) -> None:
         """Do what is due and takes longer than a group; nothing may wait for its commit."""
