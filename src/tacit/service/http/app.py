@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from tacit.service.http import page
 from tacit.service.http.answers import COMMON, JSON, answer, problem_answer
+from tacit.service.http.connections import answer_at_once
 from tacit.service.http.hot import REWARDS, HotRoute, Parts, hot_route
 from tacit.service.http.keys import Key
 from tacit.service.http.openapi import openapi
@@ -37,6 +38,7 @@ _STATIC: Final = "/static/"
 _KNOWN_METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"))
 _HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in COMMON.items()]
 _JSON_HEADERS: Final = [(b"content-type", JSON.encode()), *_HEADERS]
+_JSON_LINES: Final = b"".join(name + b": " + value + b"\r\n" for name, value in _JSON_HEADERS)
 _PROBLEM_HEADERS: Final = [(b"content-type", MEDIA_TYPE.encode()), *_HEADERS]
 _UNROUTED: Final = "-"
 
@@ -94,6 +96,9 @@ class App:
         if self.service.stopping.is_set():
             raise stopping()
         status, body = await route.handler(self.service, key, parts, scope, receive)
+        if answer_at_once(told.send, status, _JSON_LINES, body):
+            told.status = status
+            return
         await told({"type": "http.response.start", "status": status, "headers": _with_length(_JSON_HEADERS, body)})
         await told({"type": "http.response.body", "body": body})
 
@@ -177,15 +182,15 @@ async def _as_problem(request: Request, error: Exception) -> Response:
 class _Told:
     """Remembers with which status a request was answered."""
 
-    __slots__ = ("_send", "status")
+    __slots__ = ("send", "status")
 
     def __init__(self, send: Send) -> None:
-        self._send, self.status = send, 0
+        self.send, self.status = send, 0
 
     async def __call__(self, message: Any) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-        await self._send(message)
+        await self.send(message)
 
 
 async def _send_problem(told: _Told, problem: Problem) -> None:
