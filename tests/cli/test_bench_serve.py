@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from tests.cli.test_commands import tacit
-from tests.service.postgres_server import Server, database, postgres
+from tests.service.postgres_server import database, postgres
 
 from tacit.cli import progress
 
-__all__ = ["Server", "database", "postgres"]
+__all__ = ["database", "postgres"]
 SHORT = ("bench", "serve", "--seconds", "0.5", "--repeats", "1")
 PAIRS = {
     "connections",
