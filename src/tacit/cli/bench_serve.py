@@ -104,8 +104,8 @@ def _pairs_table(rows: list[dict[str, Any]], plan: Plan) -> Table:
         )
         for row in rows
     ]
-    latencies = ("pair\np50 / p99 ms", "decision\np50 / p99 ms", "reward\np50 / p99 ms")
-    columns = ("connections", "pairs/s", *latencies, "CPU\nms/pair", "echo\npairs/s", "echo CPU\nms/pair")
+    latencies = (f"p50/p99 ms\n{name}" for name in ("pair", "decision", "reward"))
+    columns = ("connections", "pairs/s", *latencies, "CPU ms\npair", "pairs/s\necho", "CPU ms\necho")
     store = "SQLite" if plan.database is None else "PostgreSQL"
     notes = (
         f"Medians over {plan.repeats} rounds of {plan.seconds:g} s. A pair is a decision, then its reward: "
@@ -115,21 +115,23 @@ def _pairs_table(rows: list[dict[str, Any]], plan: Plan) -> Table:
         "CPU: processor time of the serving process. fdatasync: writes of 4 kB, one after the other.",
     )
     title = f"Decision service: stream-glm, d = 5, K = 20, {store}"
-    narrow = ((0,), (1,), (2,), (3, 4), (5, 7), (6,), (8, 9))
+    narrow = ((0,), (1, 6), (2,), (3, 4), (5, 7), (8, 9))
     return Table(title, (*columns, "share", "fdatasync/s"), tuple(cells), notes=notes, narrow=narrow)
 
 
 def _batch_table(row: dict[str, Any]) -> Table:
     from tacit.experiments.tables import Table
 
-    columns = ("batches of", "connections", "decisions/s", "batch\np50 / p99 ms", "CPU\nms/decision")
+    columns = ("batches of", "connections", "decisions/s", "p50/p99 ms\nbatch", "CPU ms\ndecision")
     rate = f"{row['decisions_per_second']:,.0f}"
     cells = (str(row["batch"]), str(row["connections"]), rate, _both(row, ""), _cpu(row["cpu_ms_per_decision"]))
     return Table("Decisions in batches", columns, (cells,))
 
 
 def _both(row: dict[str, Any], name: str) -> str:
-    return f"{row[f'{name}p50_ms']:.2f} / {row[f'{name}p99_ms']:.2f}"
+    from tacit.experiments.tables import number
+
+    return f"{number(row[f'{name}p50_ms'])} / {number(row[f'{name}p99_ms'])}"
 
 
 def _cpu(spent: float | None) -> str:
