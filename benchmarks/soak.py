@@ -36,6 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this folder is a
 from benchmarks.soak_calls import Calls, Heard
 from benchmarks.soak_traffic import BODIES, Traffic, Waits
 from benchmarks.soak_verdict import Finding, Sample, draw, table, verdict
+from tacit.errors import ServiceUnavailable
 from tacit.service.http.hot import BATCHES, DECISIONS, REWARDS
 from tacit.service.load.connection import call, expect
 from tacit.service.load.servers import TacitServer
@@ -99,10 +100,14 @@ async def _loaded(server: TacitServer, plan: Plan, samples: list[Sample], on_sam
     working = asyncio.create_task(traffic.run(plan.seconds))
     while not working.done():
         await asyncio.wait([working], timeout=plan.every)
-        if not working.done():
+        if not working.done() and server.process.poll() is None:
             samples.append(sampled(server.pid, server.data, traffic.heard, time.perf_counter() - begun))
             on_sample(samples[-1])
-    await working
+    try:
+        await working
+    except (ServiceUnavailable, TimeoutError) as error:
+        words = str(error) or "a request was not answered"
+        raise ServiceUnavailable(f"the service failed: {words}{server.last_words()}") from error
     return traffic.heard
 
 
@@ -197,8 +202,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--plot", type=Path, metavar="FILE.png")
     chosen = parser.parse_args(arguments)
     plan = Plan(60.0 * chosen.minutes, chosen.rate, chosen.every, WAITS, chosen.seed)
-    with tempfile.TemporaryDirectory() as name:
-        report = soak(Path(name), plan, _progress)
+    try:
+        with tempfile.TemporaryDirectory() as name:
+            report = soak(Path(name), plan, _progress)
+    except ServiceUnavailable as error:
+        print(error)
+        return 1
     _printed(report)
     if chosen.json:
         found = [finding._asdict() for finding in report.findings]

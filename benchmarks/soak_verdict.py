@@ -169,7 +169,7 @@ def draw(samples: Sequence[Sample], path: Path) -> None:
     for axis in axes:
         axis.axvspan(minutes[-1] / 3, 2 * minutes[-1] / 3, color="#eeeeee", zorder=0)
         axis.axvspan(2 * minutes[-1] / 3, minutes[-1], color="#dddddd", zorder=0)
-        axis.legend(loc="lower right", frameon=False, ncols=3)
+        axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False, ncols=3)
         axis.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=120, bbox_inches="tight")
     plt.close(figure)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from collections import Counter
 from pathlib import Path
@@ -180,3 +182,19 @@ def test_the_exit_code_is_the_verdict(right: bool, tmp_path: Path, monkeypatch: 
     found = json.loads(file.read_text())
     assert found["right"] is right
     assert len(found["samples"]) == 30
+
+
+def test_a_service_that_dies_ends_the_soak_with_its_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TACIT_COMPILE", "never")
+    usual = soak.sampled
+
+    def killed(pid: int, folder: Path, heard: Heard, seconds: float) -> Sample:
+        found = usual(pid, folder, heard, seconds)
+        os.kill(pid, signal.SIGKILL)
+        return found
+
+    monkeypatch.setattr(soak, "sampled", killed)
+    assert soak.main(["--minutes", "1", "--rate", "100", "--every", "0.5"]) == 1
+    assert "the service failed: the server has closed a connection" in capsys.readouterr().out
