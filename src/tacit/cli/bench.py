@@ -1,4 +1,4 @@
-"""`tacit bench`: regret and speed of every policy."""
+"""`tacit bench`: regret and speed of every policy; speed of the service is in `bench_serve`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tacit.cli import bench_serve
 from tacit.cli.shared import (
     CONTEXTS,
     BaseRate,
@@ -36,7 +37,12 @@ from tacit.cli.shared import (
     write_text,
 )
 
-app = typer.Typer(help="Benchmarks: regret and speed of every policy.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Benchmarks: regret and speed of every policy, speed of the service.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.command("serve")(bench_serve.serve)
 
 Policies = Annotated[
     str | None, typer.Option(metavar="NAME[,NAME...]", help="Policies; see: tacit policies.", show_default="all")

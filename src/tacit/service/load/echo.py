@@ -1,0 +1,49 @@
+"""The least that a server can do: read a body, answer a few bytes.  `python -m tacit.service.load.echo FOLDER`.
+
+It is served as decisions are, with the same server, protocol and settings; what a decision costs beyond it is ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass, field
+from typing import Final
+
+from tacit.service.http.logs import Log
+from tacit.service.http.options import Options
+from tacit.service.http.receiving import ASGIScope, Receive, Send
+from tacit.service.http.server import Server, address_of, listen
+
+_BODY: Final = b'{"event_id":"abcd","arm":0}'
+_HEADERS: Final = [(b"content-type", b"application/json"), (b"content-length", str(len(_BODY)).encode())]
+
+
+async def echo(scope: ASGIScope, receive: Receive, send: Send) -> None:
+    """Answer any request."""
+    await receive()
+    await send({"type": "http.response.start", "status": 201, "headers": _HEADERS})
+    await send({"type": "http.response.body", "body": _BODY})
+
+
+@dataclass
+class Nothing:
+    """What the server is told of what it serves."""
+
+    options: Options
+    log: Log = field(default_factory=lambda: Log(requests=False))
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+def main(folder: str) -> None:
+    """Serve until SIGTERM; says where it listens, and writes it into the folder."""
+    options = Options(data=folder, port=0, log_requests=False)
+    listener = listen(options)
+    try:
+        Server(echo, Nothing(options), address_of(listener, options)).run([listener])
+    finally:
+        listener.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,88 @@
+"""`tacit bench serve`: a short form of the measurement, and what it says when it cannot be made."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.test_commands import tacit
+from tests.service.postgres_server import database, postgres
+
+from tacit.cli import progress
+
+__all__ = ["database", "postgres"]
+SHORT = ("bench", "serve", "--seconds", "0.5", "--repeats", "1")
+PAIRS = {
+    "connections",
+    "pairs_per_second",
+    "p50_ms",
+    "p99_ms",
+    "decision_p50_ms",
+    "decision_p99_ms",
+    "reward_p50_ms",
+    "reward_p99_ms",
+    "cpu_ms_per_pair",
+    "echo_pairs_per_second",
+    "echo_p99_ms",
+    "echo_cpu_ms_per_pair",
+    "share_of_echo",
+    "fdatasyncs_per_second",
+}
+
+
+@pytest.fixture(autouse=True)
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers start at once that way, and nothing needs to be compiled beforehand."""
+    monkeypatch.setenv("TACIT_COMPILE", "never")
+    monkeypatch.setattr(progress, "compile_missing", lambda experiments, jobs: None)
+
+
+def test_rows_and_tables_of_a_short_form(tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    shown = tacit(*SHORT, "--connections", "1,3", "--batch", "4", "--json", str(file))
+    one, three, batch = json.loads(file.read_text())
+    assert set(one) == set(three) == PAIRS
+    assert (one["connections"], three["connections"], batch["batch"]) == (1, 3, 4)
+    assert min(row[name] for row in (one, three) for name in PAIRS if "cpu" not in name) > 0.0
+    assert one["share_of_echo"] == pytest.approx(one["pairs_per_second"] / one["echo_pairs_per_second"])
+    for row in (one, three):
+        assert row["p50_ms"] >= max(row["decision_p50_ms"], row["reward_p50_ms"])
+        assert row["p50_ms"] <= row["p99_ms"]
+        assert min(row["cpu_ms_per_pair"], row["echo_cpu_ms_per_pair"]) >= 0.0
+    assert batch["decisions_per_second"] > 0.0
+    assert "stream-glm, d = 5, K = 20, SQLite" in shown.stdout
+    assert f"{three['pairs_per_second']:,.0f}" in shown.stdout
+    assert f"{batch['decisions_per_second']:,.0f}" in shown.stdout
+    assert "5/5" in shown.stderr
+
+
+def test_on_a_database_that_is_empty(database: str) -> None:
+    shown = tacit(*SHORT, "--connections", "2", "--batch", "0", "--database", database, "--json", "-")
+    (row,) = json.loads(shown.stdout)
+    assert row["pairs_per_second"] > 0.0
+    assert "PostgreSQL" in shown.stderr
+
+
+def test_a_server_that_fails_is_told_of_without_a_traceback() -> None:
+    failed = tacit(*SHORT, "--database", "postgresql://me:secret@127.0.0.1:1/x", code=1)
+    words = " ".join(failed.stderr.split())
+    assert "tacit serve did not start; it ended with exit code 2" in words
+    assert "the database x on 127.0.0.1:1 cannot be reached" in words
+    assert "Traceback" not in failed.output
+    assert "secret" not in failed.output
+
+
+def test_values_that_cannot_be_measured_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "--connections takes whole numbers" in tacit(*SHORT, "--connections", "1.5", code=2).output
+    usual = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name == "tacit.service.load.measurement":
+            raise ModuleNotFoundError("No module named 'uvicorn'", name="uvicorn")
+        return usual(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert "pip install 'tacit[serve]' (uvicorn is missing)" in tacit(*SHORT, code=2).output
