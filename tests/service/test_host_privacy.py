@@ -115,7 +115,7 @@ class World:
 
     def _tell(self, user: int, found: Answer | Refusal) -> None:
         if user != TARGET:
-            self.told.append((user, found if isinstance(found, Refusal) else asdict(found)))
+            self.told.append((user, found if isinstance(found, Refusal) else found._asdict()))
 
 
 ROWS: list[tuple[tuple[int, float | None, int], tuple[int, float | None, int]]] = [
