@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tacit.errors import StoreError
 from tacit.service.sqlite_files import DATABASE
-from tacit.service.sqlite_store import LOG_PAGES, SQLiteStore
+from tacit.service.sqlite_store import SQLiteStore
 from tacit.service.store import Group, Row, Store
 from tests.contracts.stores import Model
 from tests.service.recorded_disk import Disk, Event
@@ -188,7 +188,7 @@ class Work:
             self.settings |= put
         else:
             if number % 13 == 0:
-                store._pages = LOG_PAGES  # a checkpoint is due
+                store.tend()  # moves the log into the database
             group = self.group(number)
             store.append(model.lease, model.seq, group)
             model.take(group)

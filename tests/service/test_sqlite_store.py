@@ -21,7 +21,8 @@ from tacit.errors import (
     StoreInUse,
     StoreMoved,
 )
-from tacit.service.sqlite_files import network_mount
+from tacit.service import sqlite_store
+from tacit.service.sqlite_files import DATABASE, network_mount
 from tacit.service.sqlite_store import SQLiteStore
 from tacit.service.store import Group
 from tests.contracts.stores import entries_of
@@ -212,4 +213,26 @@ def test_copy_is_refused_and_the_original_goes_on(folder: Path, tmp_path: Path) 
     folder.rename(tmp_path / "renamed")  # the same files: still the original
     store = SQLiteStore(tmp_path / "renamed")
     assert entries_of(store, "a") == entries
+    store.close()
+
+
+# how large its log becomes
+
+
+def test_log_stays_short_where_the_store_is_tended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_store, "LOG_PAGES", 60)
+    store = SQLiteStore(folder, synchronous="OFF")
+    store.create("a", b"")
+    lease, seq, sizes, tended = store.claim("a").lease, 0, [], 0
+    log = folder / (DATABASE + "-wal")
+    for _ in range(400):
+        seq = store.append(lease, seq, Group(entries=[bytes(3000)]))
+        if store.upkeep_due:
+            store.tend()
+            tended += 1
+            assert not store.upkeep_due
+        sizes.append(log.stat().st_size)
+    assert tended >= 5
+    assert max(sizes) < 2 * 60 * 4096
+    assert len(entries_of(store, "a")) == 400
     store.close()
