@@ -34,17 +34,20 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     assert "pip install 'tacit[serve]' (uvicorn is missing)" in tacit("serve", code=2).output
 
 
-def _names(data: str) -> list[str]:
+def _listed(data: str) -> dict[str, float | None]:
+    """The rates of all keys, by name."""
     shown = tacit("keys", "list", "--data", data, "--json", "-").stdout
-    return [row["name"] for row in json.loads(shown[shown.index("[\n") :])]
+    return {row["name"]: row["rate"] for row in json.loads(shown[shown.index("[\n") :])}
 
 
 def _exercise(data: str) -> str:
     """Add, list and revoke; a key that stays."""
     key: str = tacit("keys", "add", "shop", "--scopes", "read,decide", "--data", data).stdout.split()[0]
     assert "revoke it first" in tacit("keys", "add", "shop", "--data", data, code=2).output
-    tacit("keys", "add", "short", "--namespace", "other", "--data", data)
-    assert _names(data) == ["admin", "shop", "short"]
+    tacit("keys", "add", "short", "--namespace", "other", "--rate", "0.5", "--data", data)
+    assert _listed(data) == {"admin": None, "shop": None, "short": 0.5}
+    assert "0.5/s" in tacit("keys", "list", "--data", data).stdout
+    assert "rate must be" in tacit("keys", "add", "x", "--rate", "-1", "--data", data, code=2).output
     tacit("keys", "revoke", "short", "--data", data)
     assert "no key" in tacit("keys", "revoke", "short", "--data", data, code=2).output
     assert "everything" in tacit("keys", "add", "x", "--scopes", "everything", "--data", data, code=2).output

@@ -30,18 +30,26 @@ def add(
         str, typer.Option(metavar="SCOPE[,SCOPE...]", help="decide, reward, read, admin (which includes all).")
     ] = "decide,reward",
     namespace: Annotated[str, typer.Option(help="Event ids are unique in it; others do not see them.")] = "default",
+    rate: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="Requests per second.", show_default="key_rate")
+    ] = None,
     data: Data = _DEFAULT,
 ) -> None:
     """Make a key and print it; nobody can show it again.
 
     \b
     Example:
-      tacit keys add shop --scopes decide,reward
+      tacit keys add shop --scopes decide,reward --rate 100
     """
-    from tacit.service.http.keys import checked_name, checked_scopes
+    from tacit.service.http.keys import checked_name, checked_rate, checked_scopes
 
-    wanted = checked_scopes([scope.strip() for scope in scopes.split(",") if scope.strip()])
-    typer.echo(_keys(data).add(checked_name("name", name), wanted, checked_name("namespace", namespace)))
+    wanted: dict[str, Any] = {
+        "name": checked_name("name", name),
+        "scopes": checked_scopes([scope.strip() for scope in scopes.split(",") if scope.strip()]),
+        "namespace": checked_name("namespace", namespace),
+        "rate": checked_rate(rate),
+    }
+    typer.echo(_keys(data).add(wanted))
     messages().print("Keep it: it is shown this once.")
 
 
@@ -51,9 +59,15 @@ def list_keys(data: Data = _DEFAULT, json_file: Json = None) -> None:
     from tacit.experiments.tables import Table
 
     rows = _keys(data).all()
-    cells = [(row["name"], ", ".join(row["scopes"]), row["namespace"], row["created"]) for row in rows]
-    show(Table("Keys", ("name", "scopes", "namespace", "created"), tuple(cells), labels=4), json_file)
+    cells = [
+        (row["name"], ", ".join(row["scopes"]), row["namespace"], row["created"], _rate(row["rate"])) for row in rows
+    ]
+    show(Table("Keys", ("name", "scopes", "namespace", "created", "rate"), tuple(cells), labels=4), json_file)
     write_json(rows, json_file)
+
+
+def _rate(rate: float | None) -> str:
+    return "any" if rate is None else f"{rate:,g}/s"
 
 
 @app.command("revoke")
@@ -87,10 +101,10 @@ class _Stored:
         self._store = opened(folder)
         self._keyring = Keyring(self._store)
 
-    def add(self, name: str, scopes: tuple[str, ...], namespace: str) -> str:
+    def add(self, wanted: dict[str, Any]) -> str:
         """The text of a new key."""
         try:
-            return self._keyring.add(name, scopes, namespace)[0]
+            return self._keyring.add(**wanted)[0]
         finally:
             self._store.close()
 
@@ -120,10 +134,9 @@ class _Served:
             raise Refused(f"{path} is missing, and the service at {address} asks for an admin key: stop it first")
         self._address, self._key = address, path.read_text().strip()
 
-    def add(self, name: str, scopes: tuple[str, ...], namespace: str) -> str:
+    def add(self, wanted: dict[str, Any]) -> str:
         """The text of a new key."""
-        asked = {"name": name, "scopes": scopes, "namespace": namespace}
-        return str(self._call("POST", "/v1/keys", asked)["key"])
+        return str(self._call("POST", "/v1/keys", wanted)["key"])
 
     def all(self) -> list[dict[str, Any]]:
         """All keys as rows."""

@@ -96,7 +96,7 @@ async def add_key(service: Service, request: Request) -> Response:
     asked = decoded(KEY, await json_body(request.scope["headers"], request.receive, service.options))
     if any(key.name == asked.name for key in service.keyring.all()):
         raise Problem(409, "key-exists", "there is a key of this name: revoke it first, or choose another name")
-    text, key = await _changed(service, service.keyring.add, asked.name, asked.scopes, asked.namespace)
+    text, key = await _changed(service, service.keyring.add, asked.name, asked.scopes, asked.namespace, asked.rate)
     return answer(NewKey(**_described(key), key=text), 201)
 
 
