@@ -154,10 +154,20 @@ class ReleasePoint(msgspec.Struct):
     best_reward: float | None
 
 
+class ModePoint(msgspec.Struct):
+    """A change of mode: the how manieth, when, after how many decisions, and what it was changed to."""
+
+    number: int
+    time: float
+    decisions: int
+    mode: Mode
+
+
 class History(msgspec.Struct):
-    """The newest releases, oldest first."""
+    """The newest releases and the newest changes of mode, oldest first."""
 
     releases: list[ReleasePoint]
+    modes: list[ModePoint]
 
 
 class TotalPrivacy(msgspec.Struct):

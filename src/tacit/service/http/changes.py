@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tacit.errors import InvalidInput, JournalExists, StoreError, TacitError, UnknownJournal
+from tacit.service.deployment import Served
 from tacit.service.http.answers import COMMON, answer
 from tacit.service.http.bodies import KEY, POLICY, KeyDocument, KeyList, NewKey, decoded
 from tacit.service.http.keys import Key
@@ -22,6 +23,7 @@ from tacit.service.http.receiving import json_body
 from tacit.service.http.state import Service
 from tacit.service.http.threads import aside
 from tacit.service.http.writer import end_process
+from tacit.service.modes import ModeChange
 
 _SMALLEST: Final = 1e-100
 _LARGEST: Final = 1e9
@@ -50,10 +52,21 @@ async def _changed(
 async def put_policy(service: Service, request: Request) -> Response:
     """Make a policy, or change the mode of one."""
     body = decoded(POLICY, await json_body(request.scope["headers"], request.receive, service.options))
-    _check_size(service, request.path_params["name"], body)
+    name = request.path_params["name"]
+    _check_size(service, name, body)
     async with _alone(service):
-        served, new = await _changed(service, service.deployment.put, request.path_params["name"], body)
+        before = _last_change(service.deployment.policies.get(name))
+        served, new = await _changed(service, service.deployment.put, name, body)
+        last = _last_change(served)
+    if last is not None and last != before:
+        service.log.say("mode", policy=name, number=last.number, mode=last.mode, decisions=last.decisions)
     return answer(document(served), 201 if new else 200)
+
+
+def _last_change(served: Served | None) -> ModeChange | None:
+    """The newest change of a policy's mode, which only its host's owner makes, one at a time."""
+    modes = () if served is None else served.host.published.modes
+    return modes[-1] if modes else None
 
 
 @asynccontextmanager
