@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tacit.errors import InvalidInput, JournalExists, StoreError, TacitError, UnknownJournal
+from tacit.features import Schema
 from tacit.service.deployment import Served
 from tacit.service.http.answers import COMMON, answer
 from tacit.service.http.bodies import KEY, POLICY, KeyDocument, KeyList, NewKey, decoded
@@ -53,7 +54,7 @@ async def put_policy(service: Service, request: Request) -> Response:
     """Make a policy, or change the mode of one."""
     body = decoded(POLICY, await json_body(request.scope["headers"], request.receive, service.options))
     name = request.path_params["name"]
-    _check_size(service, name, body)
+    await aside(partial(_check_size, service, name, body))
     async with _alone(service):
         before = _last_change(service.deployment.policies.get(name))
         served, new = await _changed(service, service.deployment.put, name, body)
@@ -88,11 +89,19 @@ def _check_size(service: Service, name: str, body: dict[str, Any]) -> None:
     for field, value in body.items():
         if isinstance(value, int | float) and value and not _SMALLEST <= abs(value) <= _LARGEST:
             raise InvalidInput(f"{field} must be 0 or between {_SMALLEST:g} and {_LARGEST:g} in size, not {value!r}")
-    dim, most = body.get("dim"), service.options.most_dim
-    if isinstance(dim, int) and dim > most:
+    dim, most = _dim(body), service.options.most_dim
+    if dim > most:
         raise InvalidInput(f"dim must be at most {most} here, not {dim}; the option most_dim says so")
     if name not in service.deployment.policies and len(service.deployment.policies) >= service.options.most_policies:
         raise Problem(409, "too-many-policies", f"there are {service.options.most_policies} policies, the most allowed")
+
+
+def _dim(body: dict[str, Any]) -> int:
+    """How many features are asked for; 0 where that is another's to refuse."""
+    if isinstance(body.get("features"), dict):
+        return Schema.from_json(body["features"]).dim
+    dim = body.get("dim")
+    return dim if isinstance(dim, int) else 0
 
 
 def _described(key: Key) -> dict[str, Any]:
