@@ -170,6 +170,7 @@ class Fuzz:
 
     def check_refusals(self) -> int:
         """Send what was refused once more, when all of it is refused: nothing may change.  Says how many that were."""
+        self.refused += plain_refusals(self.service)
         while len(again := self._refused_again()) < len(self.refused):
             self.refused = again  # some were refused for what there was not yet
         assert self.service.stop() == 0
@@ -189,6 +190,25 @@ class Fuzz:
             answers = [(each, session.send(each, timeout=60).status_code) for each in self.refused]
         assert all(status < 500 for _, status in answers)
         return [each for each, status in answers if status >= 400]
+
+
+def plain_refusals(service: Fuzzed) -> list[Refused]:
+    """One request for each reason to refuse that chance seldom meets: they come as far as the writer, or the store."""
+    policy, headers = f"/v1/policies/{NAMES[0]}", {"Authorization": f"Bearer {service.key}"}
+    asked: list[tuple[str, str, dict[str, Any]]] = [
+        ("PUT", f"{policy}/decisions/unknown/reward", {"reward": 1.0}),
+        ("PUT", f"{policy}/decisions/known/reward", {"reward": 1.0, "arm": 7}),
+        ("PUT", f"{policy}/decisions/known/reward", {"reward": 2.0}),
+        ("POST", f"{policy}/decisions", {"contexts": [[0.0, 1.0]], "event_id": "known"}),
+        ("POST", f"{policy}/decisions", {"contexts": [[2.0, 0.0]]}),
+        ("PUT", policy, {"policy": "random", "dim": 2, "mode": "off"}),
+        ("POST", "/v1/keys", {"name": "admin", "scopes": ["read"]}),
+        ("DELETE", "/v1/keys/unknown-key", {}),
+    ]
+    return [
+        requests.Request(method, service.address + path, headers=headers, json=body).prepare()
+        for method, path, body in asked
+    ]
 
 
 def send_raw(service: Fuzzed, times: int) -> tuple[Counter[int], float]:
