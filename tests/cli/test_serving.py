@@ -34,33 +34,36 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     assert "pip install 'tacit[serve]' (uvicorn is missing)" in tacit("serve", code=2).output
 
 
-def _names(data: str) -> list[str]:
-    shown = tacit("keys", "list", "--data", data, "--json", "-").stdout
-    return [row["name"] for row in json.loads(shown[shown.index("[\n") :])]
+def listed(*where: str) -> dict[str, float | None]:
+    """The rates of all keys, by name."""
+    shown = tacit("keys", "list", *where, "--json", "-").stdout
+    return {row["name"]: row["rate"] for row in json.loads(shown[shown.index("[\n") :])}
 
 
-def _exercise(data: str) -> str:
+def exercise(*where: str) -> str:
     """Add, list and revoke; a key that stays."""
-    key: str = tacit("keys", "add", "shop", "--scopes", "read,decide", "--data", data).stdout.split()[0]
-    assert "revoke it first" in tacit("keys", "add", "shop", "--data", data, code=2).output
-    tacit("keys", "add", "short", "--namespace", "other", "--data", data)
-    assert _names(data) == ["admin", "shop", "short"]
-    tacit("keys", "revoke", "short", "--data", data)
-    assert "no key" in tacit("keys", "revoke", "short", "--data", data, code=2).output
-    assert "everything" in tacit("keys", "add", "x", "--scopes", "everything", "--data", data, code=2).output
+    key: str = tacit("keys", "add", "shop", "--scopes", "read,decide", *where).stdout.split()[0]
+    assert "revoke it first" in tacit("keys", "add", "shop", *where, code=2).output
+    tacit("keys", "add", "short", "--namespace", "other", "--rate", "0.5", *where)
+    assert listed(*where) == {"admin": None, "shop": None, "short": 0.5}
+    assert "0.5/s" in tacit("keys", "list", *where).stdout
+    assert "rate must be" in tacit("keys", "add", "x", "--rate", "-1", *where, code=2).output
+    tacit("keys", "revoke", "short", *where)
+    assert "no key" in tacit("keys", "revoke", "short", *where, code=2).output
+    assert "everything" in tacit("keys", "add", "x", "--scopes", "everything", *where, code=2).output
     return key
 
 
 def test_keys_of_a_service_that_runs_and_of_one_that_does_not(tmp_path: Path) -> None:
     running = Running(tmp_path / "data")
-    key = _exercise(str(tmp_path / "data"))
+    key = exercise("--data", str(tmp_path / "data"))
     with running.client(key) as client:
         assert client.get("/v1/policies").status_code == 200
     tacit("keys", "revoke", "shop", "--data", str(tmp_path / "data"))
     refused = tacit("backup", str(tmp_path / "data"), str(tmp_path / "file"), code=2)
     assert "one owner" in refused.output
     assert running.stop() == 0
-    key = _exercise(str(tmp_path / "data"))
+    key = exercise("--data", str(tmp_path / "data"))
     again = Running(tmp_path / "data")
     with again.client(key) as client:
         assert client.get("/v1/policies").status_code == 200

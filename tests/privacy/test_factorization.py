@@ -8,7 +8,13 @@ from tests.scripts import benchmark
 
 from tacit.errors import InvalidInput
 from tacit.privacy._toeplitz_table import TABLE
-from tacit.privacy.factorization import BinaryTree, BufferedToeplitz, make_factorization, worst_prefix_sd
+from tacit.privacy.factorization import (
+    FACTORIZATIONS,
+    BinaryTree,
+    BufferedToeplitz,
+    make_factorization,
+    worst_prefix_sd,
+)
 from tacit.typing import FloatArray
 
 
@@ -73,6 +79,14 @@ def test_the_table_has_the_lines_that_the_benchmark_prints() -> None:
                 assert script.loss(parameters + step * direction, 2 ** int(log2_horizon)) > least
     assert printed == TABLE.strip("\n").splitlines()
     assert [int(line.split()[0]) for line in printed] == list(script.LOG2_HORIZONS)
+
+
+@pytest.mark.parametrize("name", FACTORIZATIONS)
+def test_the_worst_prefix_is_the_worst_of_all(name: str) -> None:
+    for horizon in (1, 2, 3, 7, 8, 15, 100, 1000, 4095, 20_000):
+        found = make_factorization(name, horizon)
+        every = found.prefix_variance(np.arange(1, horizon + 1, dtype=np.int64))
+        assert found.worst_variance == pytest.approx(float(np.max(every)), rel=1e-11)
 
 
 def test_unknown_names_and_horizons_are_refused() -> None:

@@ -203,7 +203,10 @@ def test_an_interrupted_restore_is_not_served_and_a_mode_is_kept(
 ) -> None:
     """Between two policies of a backup, or before its users are counted, nothing may go on from what is there."""
     deployment = Deployment(quick_store(tmp_path / "store"))
+    served, _ = deployment.put("p", body("stream-glm") | {"mode": "apprentice"})
     deployment.put("p", body("stream-glm") | {"mode": "off"})
+    changes = served.host.published.modes
+    assert [change.mode for change in changes] == ["apprentice", "off"]
     deployment.close()
     store = quick_store(tmp_path / "store")
     back_up_store(store, tmp_path / "backup")
@@ -226,5 +229,6 @@ def test_an_interrupted_restore_is_not_served_and_a_mode_is_kept(
     store.close()
     store = quick_store(tmp_path / "whole")
     restore_store(tmp_path / "backup", store)
-    assert Deployment(store).get("p").host.published.mode == "off"
+    restored = Deployment(store).get("p").host.published
+    assert (restored.mode, restored.modes) == ("off", changes)
     store.close()

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tacit.errors import JournalLost, StoreFailed
+from tacit.errors import JournalLost, StoreDamaged, StoreFailed
 from tacit.policies.registry import make_policy
 from tacit.service import host as host_module
 from tacit.service import journal as journal_module
+from tacit.service import modes as modes_module
 from tacit.service.events import EVENTS, Status
-from tacit.service.host import Answer, Refusal
+from tacit.service.host import Answer, Refusal, SetMode
+from tacit.service.modes import MODE_CHANGES, ModeChange
+from tacit.service.store import Row
 from tests.service.hosting import Bench, arms_of
 from tests.service.parts import arguments
 
@@ -371,6 +375,53 @@ def test_switched_off_refuses_decisions_and_takes_rewards(bench: Bench) -> None:
     assert bench.learned == [(bench.row("a", arm), 1.0)]
     bench.mode("online")
     bench.arm("b")
+
+
+def test_changes_of_mode_are_public_events_that_survive(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modes_module, "MOST_KEPT", 3)
+    assert not _looks(bench).modes
+    bench.arm("a")
+    bench.mode("online")  # as it was: no change
+    bench.process(SetMode("off"), SetMode("online"))  # in one group: both are seen, though the mode is as before
+    start = time.time()
+    before = bench.host.published
+    assert [(change.decisions, change.mode) for change in before.modes] == [(1, "off"), (1, "online")]
+    assert all(abs(change.time - start) < 60.0 for change in before.modes)
+    bench.crash()
+    assert bench.host.published.modes == before.modes
+    bench.arm("b")
+    bench.store.fail("append", StoreFailed("disk full"), after=False)
+    look = bench.host.published
+    with pytest.raises(StoreFailed):
+        bench.mode("off")
+    assert bench.host.published is look
+    bench.crash()
+    assert bench.host.published.modes == before.modes
+    bench.mode("apprentice")
+    bench.mode("off")
+    kept = [(change.number, change.decisions, change.mode) for change in bench.host.published.modes]
+    assert kept == [(2, 1, "online"), (3, 2, "apprentice"), (4, 2, "off")]
+    shown = bench.host.published.modes
+    bench.crash()
+    assert bench.host.published.modes == shown
+    bench.mode("online")
+    assert bench.host.published.modes[-1].number == 5
+
+
+def test_a_store_from_before_modes_were_logged_is_opened(bench: Bench) -> None:
+    bench.mode("off")
+    bench.host.journal.group.forget[MODE_CHANGES] = 1
+    bench.host.journal.commit()
+    bench.crash()
+    assert (bench.host.published.mode, bench.host.published.modes) == ("off", ())
+    bench.mode("online")
+    assert [change.number for change in bench.host.published.modes] == [1]
+
+
+@pytest.mark.parametrize("value", [b"", b"[]", b'[1.0, 2, "on"]', b'[null, 2, "off"]', b"{", b"\xff"])
+def test_a_change_of_mode_that_cannot_be_read_is_damage(value: bytes) -> None:
+    with pytest.raises(StoreDamaged, match="table of modes"):
+        ModeChange.from_row(Row(bytes(8), 1, value))
 
 
 # What others see

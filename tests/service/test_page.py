@@ -151,6 +151,25 @@ def test_live_figures(browser: Browser, service: RunningService) -> None:
         expect(page.get_by_role("button", name="Ask for a decision")).to_be_visible()  # nothing was closed meanwhile
 
 
+def test_changes_of_mode_are_shown(browser: Browser, service: RunningService) -> None:
+    service.make("switched", dim=2)
+    again = {"policy": "stream-glm", "epsilon": 1.0, "delta": 1e-6, "hold": False, "dim": 2}
+    with visiting(browser, service) as visit:
+        page = shown(visit, "switched")
+        changes = page.locator(".policy > .note")
+        expect(changes).to_have_text("")
+        service.decide("switched", {"contexts": [[1.0, 0.0]]}, 1)
+        service.call("PUT", "policies/switched", again | {"mode": "off"})
+        expect(changes).to_have_text(re.compile(r"^Off since [\d:]{8}, after 1 decision$"))
+        for mode in ("apprentice", "online", "off"):
+            service.call("PUT", "policies/switched", again | {"mode": mode})
+        told = (
+            r"^Off since .*; before that: Online since .*; before that: Apprentice .*; before that: 1 earlier change$"
+        )
+        page.reload()
+        expect(changes).to_have_text(re.compile(told))
+
+
 def test_a_page_that_nobody_looks_at_rests(browser: Browser, service: RunningService) -> None:
     turned = """(state) => {
         Object.defineProperty(document, "visibilityState", { value: state, configurable: true });

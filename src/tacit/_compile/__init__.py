@@ -9,7 +9,7 @@ from tacit._compile.kernels import (
     resolved_by_type,
     when_compiler_loads,
 )
-from tacit._compile.modes import compile_now, compiling_now
+from tacit._compile.modes import compile_now, compiling_here, compiling_now
 
 __all__ = [
     "Entry",
@@ -17,6 +17,7 @@ __all__ = [
     "allocating_kernel",
     "as_entry",
     "compile_now",
+    "compiling_here",
     "compiling_now",
     "entry",
     "generic_entry",

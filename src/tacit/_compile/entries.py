@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit._compile.kernels import Kernel, Steps, add, is_foreign, known
 from tacit._compile.kinds import Kinds, classes_in, kind_of
-from tacit._compile.modes import Mode, Switch
+from tacit._compile.modes import Mode, Switch, here
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -108,6 +108,8 @@ class Entry(Generic[Arguments, Result]):
             return self.function(*arguments, **named)
 
     def _interpret(self, kinds: Kinds, arguments: tuple[Any, ...]) -> Result:
+        if here.compiles and _collected is None:
+            return self.bound_now(kinds)(*arguments)
         start = time.perf_counter()
         try:
             return cast(Callable[..., Result], self._plainly)(*arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -30,6 +31,25 @@ class Switch:
     """The mode of this process: that of the environment variable ``TACIT_COMPILE``, unless a program changed it."""
 
     mode: Mode = _of_environment()
+
+
+class _Here(threading.local):
+    """What holds in this thread alone."""
+
+    compiles = False
+
+
+here = _Here()
+
+
+@contextmanager
+def compiling_here() -> Iterator[None]:
+    """In this thread entries are compiled, or loaded from the cache, before their first call; others go on as usual."""
+    here.compiles = True
+    try:
+        yield
+    finally:
+        here.compiles = False
 
 
 def compile_now() -> None:

@@ -1,24 +1,32 @@
 """`tacit keys`: who may call the service.
 
 A store belongs to one process.  While it is served these commands ask the service, with the admin key that it has
-written beside its store; otherwise they open the store themselves.
+written into its folder; otherwise they open the store themselves.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.backups import opened
 from tacit.cli.shared import FriendlyGroup, Json, Refused, messages, show, write_json
+from tacit.cli.stores import unserved
+
+if TYPE_CHECKING:
+    from tacit.service.store import Store
 
 app = typer.Typer(
     cls=FriendlyGroup, help="Keys of callers: add, list, revoke.", no_args_is_help=True, rich_markup_mode=None
 )
-Data = Annotated[Path, typer.Option(metavar="DIR", help="Folder of the store.")]
+Data = Annotated[Path, typer.Option(metavar="DIR", help="Folder of the store, and of the admin key.")]
+Database = Annotated[
+    str | None, typer.Option(metavar="URL", help="A PostgreSQL database, in place of a store in the folder.")
+]
 _DEFAULT = Path("tacit-data")
 _SECONDS = 10.0
 
@@ -30,83 +38,125 @@ def add(
         str, typer.Option(metavar="SCOPE[,SCOPE...]", help="decide, reward, read, admin (which includes all).")
     ] = "decide,reward",
     namespace: Annotated[str, typer.Option(help="Event ids are unique in it; others do not see them.")] = "default",
+    rate: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="Requests per second.", show_default="key_rate")
+    ] = None,
     data: Data = _DEFAULT,
+    database: Database = None,
 ) -> None:
     """Make a key and print it; nobody can show it again.
 
     \b
-    Example:
-      tacit keys add shop --scopes decide,reward
+    Examples:
+      tacit keys add shop --scopes decide,reward --rate 100
+      tacit keys add shop --database postgresql://tacit@db.example/tacit
     """
-    from tacit.service.http.keys import checked_name, checked_scopes
+    from tacit.service.http.keys import checked_name, checked_rate, checked_scopes
 
-    wanted = checked_scopes([scope.strip() for scope in scopes.split(",") if scope.strip()])
-    typer.echo(_keys(data).add(checked_name("name", name), wanted, checked_name("namespace", namespace)))
+    wanted: dict[str, Any] = {
+        "name": checked_name("name", name),
+        "scopes": checked_scopes([scope.strip() for scope in scopes.split(",") if scope.strip()]),
+        "namespace": checked_name("namespace", namespace),
+        "rate": checked_rate(rate),
+    }
+    with _keys(data, database) as keys:
+        typer.echo(keys.add(wanted))
     messages().print("Keep it: it is shown this once.")
 
 
 @app.command("list")
-def list_keys(data: Data = _DEFAULT, json_file: Json = None) -> None:
+def list_keys(data: Data = _DEFAULT, database: Database = None, json_file: Json = None) -> None:
     """List all keys, without their secret parts."""
     from tacit.experiments.tables import Table
 
-    rows = _keys(data).all()
-    cells = [(row["name"], ", ".join(row["scopes"]), row["namespace"], row["created"]) for row in rows]
-    show(Table("Keys", ("name", "scopes", "namespace", "created"), tuple(cells), labels=4), json_file)
+    with _keys(data, database) as keys:
+        rows = keys.all()
+    cells = [
+        (row["name"], ", ".join(row["scopes"]), row["namespace"], row["created"], _rate(row["rate"])) for row in rows
+    ]
+    show(Table("Keys", ("name", "scopes", "namespace", "created", "rate"), tuple(cells), labels=4), json_file)
     write_json(rows, json_file)
 
 
+def _rate(rate: float | None) -> str:
+    return "any" if rate is None else f"{rate:,g}/s"
+
+
 @app.command("revoke")
-def revoke(name: Annotated[str, typer.Argument(metavar="NAME", help="The key's name.")], data: Data = _DEFAULT) -> None:
+def revoke(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The key's name.")],
+    data: Data = _DEFAULT,
+    database: Database = None,
+) -> None:
     """Forget a key: whoever holds it is refused from now on."""
-    if not _keys(data).revoke(name):
-        raise Refused(f"there is no key named {name!r}")
+    with _keys(data, database) as keys:
+        if not keys.revoke(name):
+            raise Refused(f"there is no key named {name!r}")
     messages().print(f"{name} is revoked")
 
 
-def _keys(folder: Path) -> _Stored | _Served:
+@contextmanager
+def _keys(folder: Path, database: str | None) -> Iterator[_Stored | _Served]:
     """The keys of a store that nobody has open, or of the service that has."""
     from tacit.errors import StoreInUse
+
+    with ExitStack() as ends:
+        try:
+            found: _Stored | _Served = _Stored(ends.enter_context(unserved(database or str(folder))))
+        except StoreInUse as error:
+            address = _address(folder, database)
+            if address is None:
+                raise Refused(f"{error}; nor is there a service that answers and could be asked") from error
+            found = _Served(folder, address)
+        yield found
+
+
+def _address(folder: Path, database: str | None) -> str | None:
+    """Where a service answers: one that the database knows of, or the one that was started with this folder."""
     from tacit.service.http.options import ADDRESS_FILE
 
+    known: list[str] = []
+    if database is not None:
+        from tacit.service.cluster import somebody
+
+        known += filter(None, [somebody(database)])
+    if (folder / ADDRESS_FILE).is_file():
+        known.append((folder / ADDRESS_FILE).read_text().strip())
+    return next(filter(_answers, known), None)
+
+
+def _answers(address: str) -> bool:
+    from urllib.error import URLError
+    from urllib.request import urlopen
+
     try:
-        return _Stored(folder)
-    except StoreInUse as error:
-        address = folder / ADDRESS_FILE
-        if not address.is_file():
-            raise Refused(f"{error}; it is no service that could be asked") from error
-        return _Served(folder, address.read_text().strip())
+        with urlopen(f"{address}/healthz", timeout=_SECONDS):
+            return True
+    except (URLError, TimeoutError, ValueError):
+        return False
 
 
 class _Stored:
     """Keys in a store."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, store: Store) -> None:
         from tacit.service.http.keys import Keyring
 
-        self._store = opened(folder)
-        self._keyring = Keyring(self._store)
+        self._keyring = Keyring(store)
 
-    def add(self, name: str, scopes: tuple[str, ...], namespace: str) -> str:
+    def add(self, wanted: dict[str, Any]) -> str:
         """The text of a new key."""
-        try:
-            return self._keyring.add(name, scopes, namespace)[0]
-        finally:
-            self._store.close()
+        return self._keyring.add(**wanted)[0]
 
     def all(self) -> list[dict[str, Any]]:
         """All keys as rows."""
         from dataclasses import asdict
 
-        self._store.close()
         return [asdict(key) for key in self._keyring.all()]
 
     def revoke(self, name: str) -> bool:
         """Whether there was such a key."""
-        try:
-            return self._keyring.revoke(name)
-        finally:
-            self._store.close()
+        return self._keyring.revoke(name)
 
 
 class _Served:
@@ -117,13 +167,15 @@ class _Served:
 
         path = folder / ADMIN_FILE
         if not path.is_file():
-            raise Refused(f"{path} is missing, and the service at {address} asks for an admin key: stop it first")
+            raise Refused(
+                f"{path} is missing, and the service at {address} asks for an admin key: give the folder in which the "
+                "first process wrote it as --data, or stop the service"
+            )
         self._address, self._key = address, path.read_text().strip()
 
-    def add(self, name: str, scopes: tuple[str, ...], namespace: str) -> str:
+    def add(self, wanted: dict[str, Any]) -> str:
         """The text of a new key."""
-        asked = {"name": name, "scopes": scopes, "namespace": namespace}
-        return str(self._call("POST", "/v1/keys", asked)["key"])
+        return str(self._call("POST", "/v1/keys", wanted)["key"])
 
     def all(self) -> list[dict[str, Any]]:
         """All keys as rows."""

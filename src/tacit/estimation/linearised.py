@@ -49,8 +49,8 @@ _HALF_TURN = 0.5 * math.pi
 _WIDEST_OF_SHORTEST = math.acos(SHORTEST)
 """Angle below which features of length c can have the score S cos a and point along theta."""
 _OPENING = _HALF_TURN / (_HALF_TURN - _WIDEST_OF_SHORTEST)
-_TOLERANCES = (0.002, 0.01, 0.04)
-"""Tried in turn: where the maximum is flat, a tight tolerance would need too many boxes."""
+_TOLERANCES = (0.05, 0.04, 0.01, 0.002)
+"""Tried in turn until the boxes run out: where the maximum is flat, a tight tolerance would need too many."""
 _MAX_BOXES = 1_500_000
 _CELLS = 20_000
 """Of the grid of angles on which the longest row is looked for."""
@@ -168,6 +168,7 @@ def _least_angle(a: FloatArray) -> FloatArray:
     return np.asarray(_OPENING * np.maximum(a - _WIDEST_OF_SHORTEST, 0.0))
 
 
+@lru_cache(maxsize=64)
 def _largest_shift(shifts: _Shifts) -> float:
     """Upper bound on |v - v'|, at most a factor 1 + ``tolerance`` above it; NaN when the boxes run out."""
     return largest_value(shifts, 2, _MAX_BOXES) * (1.0 + shifts.tolerance)
@@ -213,6 +214,8 @@ class LinearisedRow:
     """Bound on |v|."""
     row_bound: float
     """Bound on the change when a row is replaced, moves to another leaf, or vanishes."""
+    ran_out: bool = False
+    """Whether the search ran out of boxes at every tolerance, so that the bound is that of the triangle inequality."""
 
 
 def _rate(link: Link, theta_bound: float, reward_bound: float, blend: float, scale: float) -> float:
@@ -258,13 +261,15 @@ def row_with_scale(
     step = _step(link, theta_bound, blend, scale)
     longest = _row_norm(link, theta_bound, reward_bound, blend, scale)
     shift = 2.0 * longest if blend < 1.0 else _secant_shift(link, reward_bound, scale, theta_bound, rate) + 2.0 * step
-    for tolerance in tolerances if blend < 1.0 else ():
+    tightest, searched = math.inf, blend < 1.0
+    for tolerance in tolerances if searched else ():
         found = _largest_shift(_Shifts(link, theta_bound, reward_bound, blend, scale, rate, tolerance))
-        if math.isfinite(found):
-            shift = min(shift, found + 2.0 * step)
+        if not math.isfinite(found):
             break
-    bound = max(shift, math.sqrt(2.0) * longest)
-    return LinearisedRow(link, theta_bound, reward_bound, blend, scale, longest, bound)
+        tightest = found
+    bound = max(min(shift, tightest + 2.0 * step), math.sqrt(2.0) * longest)
+    ran_out = searched and not math.isfinite(tightest)
+    return LinearisedRow(link, theta_bound, reward_bound, blend, scale, longest, bound, ran_out)
 
 
 @lru_cache(maxsize=256)
@@ -278,7 +283,8 @@ def best_row(link: Link, theta_bound: float, reward_bound: float, blend: float, 
     known = known_row(link, theta_bound, reward_bound, blend) if share == 1.0 else None
     if known is None:
         return searched_row(link, theta_bound, reward_bound, blend, share)
-    return LinearisedRow(link, theta_bound, reward_bound, blend, *known)
+    scale, row_norm, row_bound = known
+    return LinearisedRow(link, theta_bound, reward_bound, blend, scale, row_norm, row_bound)
 
 
 def searched_row(
@@ -298,9 +304,11 @@ def searched_row(
     for scale in sorted((unit * math.exp(float(exponent)) for exponent in np.linspace(-1.5, 1.5, 13)), key=least):
         if least(scale) >= smallest:
             break
-        found = row_with_scale(link, theta_bound, reward_bound, blend, scale, (0.05,)).row_bound
-        if disturbance(scale, found) < smallest:
-            best, smallest = scale, disturbance(scale, found)
+        found = row_with_scale(link, theta_bound, reward_bound, blend, scale, _TOLERANCES[:1])
+        if disturbance(scale, found.row_bound) < smallest:
+            best, smallest = scale, disturbance(scale, found.row_bound)
+        if found.ran_out:  # after seconds, at a theta_bound that nobody needs: other scales would take as long
+            break
     return row_with_scale(link, theta_bound, reward_bound, blend, best)
 
 

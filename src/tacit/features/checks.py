@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from tacit.errors import InvalidInput
 from tacit.features.field import Field, shown
@@ -13,15 +14,14 @@ from tacit.features.layout import Layout
 
 KINDS: dict[str, type[Field]] = {kind.kind: kind for kind in (Number, Category, Flag, Hashed)}
 MOST_COORDINATES = 10_000
+Thing = TypeVar("Thing", bound=Hashable)
 
 
 def check_schema(user: object, arm: object, crosses: object, per_arm: object, intercept: object) -> dict[str, Any]:
     """The parts of a schema, checked, in the form in which they are kept."""
     users, arms = _fields("user", user), _fields("arm", arm)
-    names = [field.name for field in (*users, *arms)]
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidInput(f"names must differ over user and arm, got {name!r} more than once: rename one of them")
+    for name in _repeated(field.name for field in (*users, *arms)):
+        raise InvalidInput(f"names must differ over user and arm, got {name!r} more than once: rename one of them")
     if not isinstance(intercept, bool):
         raise InvalidInput(f"intercept must be True or False, got {shown(intercept)}")
     if per_arm is not None:
@@ -41,11 +41,13 @@ def check_layout(layout: Layout) -> None:
             f"the schema has {dim:,} coordinates, {largest.size:,} of them in {largest.title!r}, and at most "
             f"{MOST_COORDINATES:,} are possible: make categories coarser, take Hashed in their place, or drop a cross"
         )
-    seen: set[str] = set()
-    for name in layout.names:
-        if name in seen:
-            raise InvalidInput(f"two coordinates would be called {name!r}: rename a field or a value")
-        seen.add(name)
+    for name in _repeated(layout.names):
+        raise InvalidInput(f"two coordinates would be called {name!r}: rename a field or a value")
+
+
+def _repeated(things: Iterable[Thing]) -> list[Thing]:
+    """Those that occur more than once, in the order in which they came first."""
+    return [thing for thing, count in Counter(things).items() if count > 1]
 
 
 def _fields(name: str, fields: object) -> tuple[Field, ...]:
@@ -69,10 +71,11 @@ def _check_per_arm(per_arm: object, users: Sequence[Field], arms: Sequence[Field
 def _crosses(crosses: object, users: Sequence[Field], arms: Sequence[Field], per_arm: object) -> tuple[Any, ...]:
     if isinstance(crosses, str) or not isinstance(crosses, Sequence):
         raise InvalidInput(f"crosses must be a list of pairs of names, got {shown(crosses)}")
-    pairs = tuple(_pair(cross, users, arms) for cross in crosses)
+    known = tuple(dict.fromkeys(field.name for field in side) for side in (users, arms))  # sets that keep their order
+    pairs = tuple(_pair(cross, *known) for cross in crosses)
+    for pair in _repeated(pairs):
+        raise InvalidInput(f"crosses has {pair!r} more than once: leave one out")
     for user, arm in pairs:
-        if pairs.count((user, arm)) > 1:
-            raise InvalidInput(f"crosses has {(user, arm)!r} more than once: leave one out")
         if arm == per_arm:
             raise InvalidInput(
                 f"the cross {(user, arm)!r} is redundant: with per_arm={arm!r} every field of the user has parameters "
@@ -81,14 +84,13 @@ def _crosses(crosses: object, users: Sequence[Field], arms: Sequence[Field], per
     return pairs
 
 
-def _pair(cross: object, users: Sequence[Field], arms: Sequence[Field]) -> tuple[str, str]:
+def _pair(cross: object, users: Collection[str], arms: Collection[str]) -> tuple[str, str]:
     if isinstance(cross, str) or not isinstance(cross, Sequence) or len(cross) != 2:
         raise InvalidInput(f"a cross must be a pair (field of user, field of arm), got {shown(cross)}")
-    for side, name, fields in (("user", cross[0], users), ("arm", cross[1], arms)):
-        names = [field.name for field in fields]
-        if name not in names:
+    for side, name, names in (("user", cross[0], users), ("arm", cross[1], arms)):
+        if not isinstance(name, str) or name not in names:
             raise InvalidInput(
                 f"the cross {shown(tuple(cross))} must name a field of user first and one of arm second: "
-                f"{shown(name)} is not among those of {side}, {names}"
+                f"{shown(name)} is not among those of {side}, {list(names)}"
             )
     return cross[0], cross[1]

@@ -73,6 +73,11 @@ def make_clock() -> BatchClock:
     return BatchClock(number=count(), served=count(), end=count(BETWEEN))
 
 
+def most_users(dim: int) -> int:
+    """Users of a batch at most: its rows fit into 128 MB, and its sums are calibrated within seconds."""
+    return min(4_000_000, 16_000_000 // (dim + 1))
+
+
 def make_batch_rows(dim: int, users: int) -> BatchRows:
     """Room for the rows of so many users."""
     return BatchRows(np.zeros((users, dim + 1)), count())

@@ -71,6 +71,11 @@ class BinaryTree(_WithoutBuffers):
         """Squared row norms of B: the variance of these prefixes per unit of noise variance."""
         return np.bitwise_count(np.asarray(leaves, dtype=np.uint64)).astype(np.float64)
 
+    @property
+    def worst_variance(self) -> float:
+        """The largest of them up to the horizon: that of the longest row of ones in binary."""
+        return float((self.horizon + 1).bit_length() - 1)
+
 
 @dataclass(frozen=True)
 class BufferedToeplitz:
@@ -115,6 +120,26 @@ class BufferedToeplitz:
         curve = toeplitz_prefix_variance(self.decay, self.weight, int(np.max(leaves)))
         return np.asarray(curve[np.asarray(leaves)], dtype=np.float64)
 
+    @property
+    def worst_variance(self) -> float:
+        """The largest of them up to the horizon, the last one, in as many steps as the horizon has binary digits.
+
+        Buffers and response are a vector y with y_1 = (1, ..., 1) and y_{t+1} = M y_t.  Responses are squared and added
+        up in a corner of the sum of y_t y_t', which doubles by G_2k = G_k + M^k G_k (M^k)'.
+        """
+        size = self.decay.size
+        step = np.zeros((size + 1, size + 1))
+        step[:size, :size] = np.diag(self.decay)
+        step[:, :size] -= self.weight
+        step[size, size] = 1.0
+        first = np.ones((size + 1, size + 1))
+        total, power = first, step
+        for digit in f"{self.horizon:b}"[1:]:
+            total, power = total + power @ total @ power.T, power @ power
+            if digit == "1":
+                total, power = first + step @ total @ step.T, power @ step
+        return float(total[size, size])
+
 
 @dataclass(frozen=True)
 class Geometric(_WithoutBuffers):
@@ -151,6 +176,11 @@ class Geometric(_WithoutBuffers):
         sums = np.cumsum(n * np.diff(n, prepend=0.0)) * np.sqrt(1.0 / n**2 - 1.0 / following**2)
         last = np.searchsorted(self.boundaries, np.asarray(leaves), side="right") - 1
         return np.asarray((n**2 / np.cumsum(sums**2))[last], dtype=np.float64)
+
+    @property
+    def worst_variance(self) -> float:
+        """The largest of them up to the horizon; it changes where leaves close alone."""
+        return float(np.max(self.prefix_variance(self.boundaries)))
 
 
 def column_norm_squared(decay: FloatArray, weight: FloatArray, horizon: int) -> float:
@@ -192,6 +222,4 @@ def make_factorization(name: str, horizon: int) -> Factorization:
 
 def worst_prefix_sd(factorization: Factorization) -> float:
     """Standard deviation of the worst prefix per unit of (row bound / mu)."""
-    leaves = np.arange(1, factorization.horizon + 1, dtype=np.int64)
-    worst = float(np.max(factorization.prefix_variance(leaves)))
-    return factorization.column_norm * math.sqrt(worst)
+    return factorization.column_norm * math.sqrt(factorization.worst_variance)

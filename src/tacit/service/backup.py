@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -31,14 +31,14 @@ from tacit.policies.registry import policy_class
 from tacit.policies.snapshots import Snapshot
 from tacit.service.events import HASH_KEY
 from tacit.service.journal import UNFINISHED, PolicyJournal, extra_of
+from tacit.service.modes import MODE_CHANGES, ModeChange
 from tacit.service.packing import Array, pack, unpack
 from tacit.service.sqlite_files import sync_folder
-from tacit.service.store import Lease, Row, Store
+from tacit.service.store import Row, Store
 from tacit.service.users import USERS
 
 _MAGIC: Final = b"tacit backup 1\n"
 _DIGEST: Final = hashlib.sha256().digest_size
-_CHUNK: Final = 10_000
 _KEPT_NOTES: Final = ("users", "mode")
 
 
@@ -53,6 +53,8 @@ class Kept:
     """Of what changes in a service: how many users came, and its mode."""
     users: tuple[Row, ...] = ()
     """Counters of its users: secret."""
+    modes: tuple[ModeChange, ...] = ()
+    """When its mode changed."""
 
 
 def write_backup(path: str | Path, policies: Mapping[str, Kept], hash_key: bytes = b"") -> None:
@@ -65,7 +67,8 @@ def write_backup(path: str | Path, policies: Mapping[str, Kept], hash_key: bytes
                 f"{name!r} is {kept.policy.name}, which learns from raw data: nothing of it could be written"
             )
         snapshot = kept.policy.public_snapshot()
-        header[name] = {"snapshot": snapshot.header, "extra": dict(kept.extra), "note": dict(kept.note)}
+        public = {"extra": dict(kept.extra), "note": dict(kept.note), "modes": [list(change) for change in kept.modes]}
+        header[name] = {"snapshot": snapshot.header, **public}
         own = snapshot.arrays | _packed_users(kept.users)
         arrays |= {f"{name}/{key}": array for key, array in own.items()}
     secret = hash_key.hex() if any(kept.users for kept in policies.values()) else ""
@@ -127,7 +130,8 @@ def _revived(name: str, parts: Mapping[str, Any], arrays: Mapping[str, Array]) -
         raise InvalidInput(f"{header['policy']} has no public part")
     own = {key.removeprefix(start): array for key, array in arrays.items() if key.startswith(start)}
     revived = kind.from_public_snapshot(Snapshot(header, own))
-    return Kept(revived, parts["extra"], parts["note"], _unpacked_users(own))
+    modes = tuple(ModeChange(*change) for change in parts.get("modes", ()))  # which older backups do not have
+    return Kept(revived, parts["extra"], parts["note"], _unpacked_users(own), modes)
 
 
 def back_up_store(store: Store, path: str | Path) -> dict[str, Kept]:
@@ -137,16 +141,11 @@ def back_up_store(store: Store, path: str | Path) -> dict[str, Kept]:
         recovery = store.claim(journal.name)
         policy = PolicyJournal(store, recovery).policy
         note = {key: value for key, value in json.loads(journal.note or b"{}").items() if key in _KEPT_NOTES}
-        kept[journal.name] = Kept(policy, extra_of(journal.config), note, tuple(_users(store, recovery.lease)))
+        users = tuple(store.rows(recovery.lease, USERS))
+        modes = tuple(ModeChange.from_row(row) for row in store.rows(recovery.lease, MODE_CHANGES))
+        kept[journal.name] = Kept(policy, extra_of(journal.config), note, users, modes)
     write_backup(path, kept, store.settings(HASH_KEY).get(HASH_KEY, b""))
     return kept
-
-
-def _users(store: Store, lease: Lease) -> Iterator[Row]:
-    after = 0
-    while rows := store.scan(lease, USERS, after, _CHUNK):
-        yield from rows
-        after = rows[-1].position
 
 
 def restore_store(path: str | Path, store: Store) -> dict[str, Kept]:
@@ -158,6 +157,7 @@ def restore_store(path: str | Path, store: Store) -> dict[str, Kept]:
     for name, kept in policies.items():
         journal = PolicyJournal.adopt(store, name, kept.policy, extra=kept.extra)
         journal.group.rows[USERS] = {row.key: row for row in kept.users}
+        journal.group.rows[MODE_CHANGES] = {row.key: row for row in (change.row() for change in kept.modes)}
         journal.group.note = json.dumps(dict(kept.note)).encode()
         journal.commit()
     store.change_settings({}, [UNFINISHED])

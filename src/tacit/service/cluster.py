@@ -38,6 +38,9 @@ _OWNER: Final = (
     "SELECT id, address, extract(epoch FROM clock_timestamp() - seen)::float8 FROM members WHERE owner"
     " ORDER BY seen DESC LIMIT 1"
 )
+_HEARD_OF: Final = (
+    "SELECT address FROM members WHERE seen > clock_timestamp() - %s * interval '1 second' ORDER BY seen DESC LIMIT 1"
+)
 _OWN: Final = "UPDATE members SET owner = (id = %s)"
 _END_SESSIONS: Final = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -154,6 +157,16 @@ def alone(url: str) -> Iterator[None]:
         if not _locked(connection):
             raise StoreInUse(f"a process serves {place(url)}: end it first, and those that stand by")
         yield
+    finally:
+        connection.close()
+
+
+def somebody(url: str) -> str | None:
+    """Where a process that serves the database listens, if any was heard of lately; each of them takes any request."""
+    connection = connect(url)
+    try:
+        found = connection.execute(_HEARD_OF, (LEASE,)).fetchone()
+        return None if found is None else str(found[0])
     finally:
         connection.close()
 

@@ -20,7 +20,7 @@ from tacit.service.intake import Intake
 from tacit.service.journal import PolicyJournal, described, refuse_unfinished
 from tacit.service.store import Journal, Store
 from tacit.service.terms import Mode, Terms, checked_mode
-from tacit.service.warming import warm
+from tacit.service.warming import rehearse
 
 MOST_ARMS: Final = 1_000
 _TERMS: Final = "terms"
@@ -115,7 +115,7 @@ class Deployment:
         kind = policy_class(policy)
         config = kind.configured(arguments)
         try:
-            warm(policy, config.to_json())
+            rehearse(policy, config.to_json())
             return kind(config)
         except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError) as error:
             if isinstance(error, InvalidInput):

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from tacit.service.events import EVENTS, RELEASES, Event, Hashes, Status
 from tacit.service.journal import PolicyJournal
+from tacit.service.modes import ModeChanges
 from tacit.service.published import Point, Published, newest_point, publish
 from tacit.service.store import Row, Store
 from tacit.service.terms import Mode, Terms
@@ -123,8 +124,9 @@ class Host:
         self._users = UserCounts(store, journal.lease, rounds, self._progress.users)
         self._known: dict[bytes, Row] = {}
         self._history = deque(self._recorded())
+        self._modes = ModeChanges(store, journal.lease)
         self.published: Published = publish(
-            journal.policy, self._progress.mode, self._progress.releases, self._points()
+            journal.policy, self._progress.mode, self._progress.releases, self._points(), self._modes.known
         )
         """What others may see; replaced after each commit, never changed."""
 
@@ -181,7 +183,9 @@ class Host:
         if isinstance(request, Reward):
             return self._reward(request)
         changed = request.mode != self._progress.mode
-        self._progress.mode = request.mode
+        if changed:
+            self._progress.mode = request.mode
+            self._modes.record(self.journal.group, time.time(), self.journal.policy.decisions, request.mode)
         return Answer(0, changed)
 
     def _decide(self, request: Decide) -> Answer | Refusal:
@@ -299,10 +303,8 @@ class Host:
 
     def _recorded(self) -> Iterator[tuple[int, Point]]:
         """The releases that the store remembers, oldest first, by number."""
-        after = self._progress.releases - _SHOWN_RELEASES
-        while rows := self._store.scan(self.journal.lease, RELEASES, after, _SHOWN_RELEASES):
-            yield from ((row.position, Point.unpack(row.value)) for row in rows)
-            after = rows[-1].position
+        rows = self._store.rows(self.journal.lease, RELEASES, self._progress.releases - _SHOWN_RELEASES)
+        yield from ((row.position, Point.unpack(row.value)) for row in rows)
 
     def _points(self) -> tuple[Point, ...]:
         return tuple(point for _, point in self._history)
@@ -329,8 +331,9 @@ class Host:
         self.journal.commit()
         seen = self.published
         policy, progress = self.journal.policy, self._progress
-        if released or progress.mode != seen.mode or progress.uptime - seen.made_at >= _FRESH_FOR:
+        modes = self._modes.known
+        if released or modes is not seen.modes or progress.uptime - seen.made_at >= _FRESH_FOR:
             history = self._points() if released else seen.history
-            self.published = publish(policy, progress.mode, progress.releases, history, progress.uptime, seen)
+            self.published = publish(policy, progress.mode, progress.releases, history, modes, progress.uptime, seen)
         else:
             self.published = replace(seen, decisions=policy.decisions)

@@ -123,12 +123,14 @@ def _value(connection: Connection, query: str, values: Sequence[Any] = ()) -> An
     return None if found is None else found[0]
 
 
-def open_tables(connection: Connection, where: str, *, moved_too: bool) -> None:
-    """Make the tables in a database that has none; refuse those of a later version, and those of a copy."""
+def open_tables(connection: Connection, where: str, *, make: bool = True, moved_too: bool) -> None:
+    """Make the tables in a database that has none, or refuse it; those of a later version or of a copy are refused."""
     try:
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_OPENING,))
             if not _value(connection, "SELECT 1 FROM pg_namespace WHERE nspname = %s", (SCHEMA,)):
+                if not make:
+                    raise StoreError(f"there is no store in {where}; tacit serve --database URL makes one")
                 _build(connection)
             _check_tables(connection, where, moved_too)
     except psycopg.Error as error:

@@ -47,15 +47,15 @@ class PostgresStore(Store):
 
     Connect to the server itself, or through a pooler that keeps a connection for the whole session.
 
-    ``moved_too`` opens a copy too, for `tacit backup`, which releases nothing.  ``application`` is how the server's
-    list of sessions calls this one.
+    Without ``make`` a database without tables is refused.  ``moved_too`` opens a copy too, for `tacit backup`, which
+    releases nothing.  ``application`` is how the server's list of sessions calls this one.
     """
 
-    def __init__(self, url: str, *, moved_too: bool = False, application: str = "tacit") -> None:
+    def __init__(self, url: str, *, make: bool = True, moved_too: bool = False, application: str = "tacit") -> None:
         where = place(url)
         self._connection = connect(url, application)
         try:
-            open_tables(self._connection, where, moved_too=moved_too)
+            open_tables(self._connection, where, make=make, moved_too=moved_too)
         except BaseException:
             self._connection.close()
             raise

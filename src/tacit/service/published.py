@@ -12,6 +12,7 @@ import numpy as np
 
 from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
+from tacit.service.modes import ModeChange
 from tacit.service.terms import Mode
 
 _POINT: Final = struct.Struct("<qdd")
@@ -59,6 +60,8 @@ class Published:
     """Spent on one person, as the parameter of Gaussian differential privacy; infinite without privacy."""
     history: tuple[Point, ...]
     """The newest releases, oldest first."""
+    modes: tuple[ModeChange, ...]
+    """The newest changes of mode, oldest first."""
     explanation: Mapping[str, Any] | None
     """Every feature with its released weight; None for a policy that estimates none, or without privacy."""
     made_at: float
@@ -70,6 +73,7 @@ def publish(
     mode: Mode,
     releases: int,
     history: tuple[Point, ...],
+    modes: tuple[ModeChange, ...] = (),
     uptime: float = 0.0,
     earlier: Published | None = None,
 ) -> Published:
@@ -87,6 +91,7 @@ def publish(
         privacy=report.to_dict(),
         spent_mu=report.rounds_per_user * report.spent_mu,
         history=history,
+        modes=modes,
         explanation=earlier.explanation if same and earlier is not None else _explained(policy),
         made_at=uptime,
     )

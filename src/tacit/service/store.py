@@ -21,7 +21,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+_CHUNK: Final = 1_000
+"""Rows that are read at a time where all of a table are."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,12 @@ class Store(ABC):
 
         Rows at one position may be cut apart by the limit.  ``JournalLost`` when the lease has ended.
         """
+
+    def rows(self, lease: Lease, table: str, after: int = 0) -> Iterator[Row]:
+        """All rows of a table with positions greater than ``after``, of which no two are equal, by position."""
+        while found := self.scan(lease, table, after, _CHUNK):
+            yield from found
+            after = found[-1].position
 
     @abstractmethod
     def compact(self, lease: Lease, seq: int, snapshot: bytes) -> None:

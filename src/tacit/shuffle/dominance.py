@@ -97,7 +97,7 @@ def _log_mass(trials: int, probability: float, first: int, last: int) -> FloatAr
     ratios = np.log((trials - y) / (y + 1.0)) + math.log(probability / (1.0 - probability))
     log_mass = np.concatenate(([0.0], np.cumsum(ratios)))
     log_mass -= log_mass.max()
-    return np.asarray(log_mass - math.log(math.fsum(np.exp(log_mass))), dtype=np.float64)
+    return np.asarray(log_mass - math.log(math.fsum(np.exp(log_mass).tolist())), dtype=np.float64)
 
 
 def _slope_and_offset(q: FloatArray, mass: FloatArray) -> Dominance:

@@ -86,6 +86,12 @@ def test_modes_change_and_nothing_else_does(running: Running, admin: httpx.Clien
     assert admin.put(path, json=STREAM).json()["mode"] == "off"  # without a word about it nothing changes
     assert admin.put(path, json=STREAM | {"mode": "online"}).json()["mode"] == "online"
     assert decide(admin, path).status_code == 201
+    history = admin.get(f"{path}/history").json()["modes"]
+    expected = [(1, 0, "off"), (2, 0, "apprentice"), (3, 8, "off"), (4, 8, "online")]
+    assert [(each["number"], each["decisions"], each["mode"]) for each in history] == expected
+    lines = [json.loads(line) for line in running.log.read_text().splitlines() if '"event": "mode"' in line]
+    own = [line for line in lines if line["policy"] == path.rpartition("/")[2]]
+    assert [(line["number"], line["decisions"], line["mode"]) for line in own] == expected
 
 
 # Decisions

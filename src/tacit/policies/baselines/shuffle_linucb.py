@@ -43,6 +43,7 @@ from tacit.policies.batches import (
     keep_row,
     make_batch_rows,
     make_clock,
+    most_users,
     remember_batch,
     tick_batch,
 )
@@ -72,6 +73,9 @@ class ShuffleLinConfig(LinearConfig):
         super().__post_init__()
         if self.rounds_per_user != 1:
             raise InvalidInput("shuffle-linucb is calibrated for one round per user: rounds_per_user must be 1")
+        if self.batch_size is not None and self.batch_size > most_users(self.dim):
+            most = most_users(self.dim)
+            raise InvalidInput(f"batch_size must be at most {most:,} with dim={self.dim}, got {self.batch_size}")
 
 
 class ShuffleLinState(NamedTuple):
@@ -151,7 +155,8 @@ class ShuffleLinUcb(BatchPolicy):
         if self.config.batch_size is not None:
             return self.config.batch_size
         horizon = self.setting.horizon
-        return _BATCH_WITHOUT_HORIZON if horizon is None else math.ceil(horizon**0.6)
+        wanted = _BATCH_WITHOUT_HORIZON if horizon is None else math.ceil(horizon**0.6)
+        return min(wanted, most_users(self.setting.dim))
 
     def _requests(self, users: int) -> Sequence[Request]:
         dim = self.setting.dim

@@ -16,15 +16,23 @@ from typing import ClassVar
 import numpy as np
 
 from tacit._validate import positive
-from tacit.errors import CalibrationError
+from tacit.errors import CalibrationError, InvalidInput
 from tacit.policies.batch_policy import BatchPolicy, Sums
-from tacit.policies.batches import BatchRows, make_batch_rows, make_clock
+from tacit.policies.batches import BatchRows, make_batch_rows, make_clock, most_users
 from tacit.policies.beliefs import GaussianBelief, PointBelief
 from tacit.policies.config import PrivateConfig, at_least, choice, configuration, option
 from tacit.policies.shuffle.estimate import prior
 from tacit.policies.shuffle.learners import Learner, OneNewtonStep, PaperDescent, newest
 from tacit.policies.shuffle.profiles import PROFILES, ShuffleProfile, shuffle_profile
-from tacit.policies.shuffle.releases import PATHS, RowBudget, batch_plan, charged_events, release_sum, row_budget
+from tacit.policies.shuffle.releases import (
+    MOST_ROUNDS,
+    PATHS,
+    RowBudget,
+    batch_plan,
+    charged_events,
+    release_sum,
+    row_budget,
+)
 from tacit.policies.shuffle.steps import ShuffleConstants, ShuffleState
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import PrivacyEvent
@@ -57,6 +65,14 @@ class ShuffleConfig(PrivateConfig):
         default=64,
         check=at_least(1),
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rounds_per_user > MOST_ROUNDS:
+            raise InvalidInput(
+                f"rounds_per_user must be at most {MOST_ROUNDS:,} for shuffle-glm, which adds up the tails of one "
+                f"row after the other, got {self.rounds_per_user}"
+            )
 
 
 class ShuffleGLM(BatchPolicy):
@@ -151,8 +167,9 @@ class ShuffleGLM(BatchPolicy):
         """As many users as scheduled, or as a message of bounded size needs to hide them."""
         horizon = self.setting.horizon
         left = math.inf if horizon is None else horizon - int(self.state.batch.served[()])
-        users = self._next_size()
-        while 0 < users <= left:
+        most = most_users(self.setting.dim)
+        users = min(self._next_size(), most)
+        while 0 < users <= min(left, most):
             try:
                 return users, self._plan(users)
             except CalibrationError:

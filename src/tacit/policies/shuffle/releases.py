@@ -30,6 +30,10 @@ BATCH_NOISE_RATIO: Final = 1.05
 BATCH_MAX_BITS: Final = 256
 
 
+MOST_ROUNDS: Final = 100_000
+"""Rows of one user at most."""
+
+
 @dataclass(frozen=True)
 class RowBudget:
     """What the releases of one batch may spend on one row, so that a user's k rows stay within the budget.
@@ -59,16 +63,18 @@ def row_budget(budget: Budget) -> RowBudget:
     reserve = 2.0 * TAIL_SHARE * budget.delta
     mu = budget.per_row((1.0 - 1e-9) * mu_from(budget.epsilon, budget.delta - reserve))
     tail = reserve / rows
-    while chained_tail(mu, tail, rows) > reserve:
+    while chained_tail(mu, tail, rows, most=reserve) > reserve:
         tail *= 0.1
     delta = tail / TAIL_SHARE
     return RowBudget(epsilon_from(mu, delta - tail), delta, mu, reserve)
 
 
-def chained_tail(mu: float, tail: float, rows: int) -> float:
-    """A_k of `RowBudget`."""
+def chained_tail(mu: float, tail: float, rows: int, most: float = math.inf) -> float:
+    """A_k of `RowBudget`, or the first A_j above ``most``: they grow."""
     total = tail
     for _ in range(rows - 1):
+        if total > most:
+            break
         total = float(ndtr(mu + ndtri(min(total, 1.0)))) + tail
     return total
 

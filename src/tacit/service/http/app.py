@@ -78,6 +78,9 @@ class App:
         if key is None:
             raise no_key()
         found = hot_route(scope["raw_path"])
+        if found is not None:
+            scope["tacit.route"] = found[0].template  # known before anything is refused: rewards are never logged
+        self.service.rates.take(key)
         if found is None:
             scope["tacit.key"] = key
             await self._starlette(scope, receive, told)
@@ -88,7 +91,6 @@ class App:
         self, found: tuple[HotRoute, Parts], key: Key, scope: ASGIScope, receive: Receive, told: _Told
     ) -> None:
         route, parts = found
-        scope["tacit.route"] = route.template
         if scope["method"] != route.method:
             raise wrong_method(route.method)
         if not key.may(route.scope):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 from msgspec import Meta
 
-from tacit.service.http.keys import Scope
+from tacit.service.http.keys import LEAST_RATE, MOST_RATE, Scope
 from tacit.service.http.problems import ProblemDocument, not_json
 from tacit.service.intake import LONGEST_ID
 from tacit.service.terms import Mode
@@ -50,6 +50,7 @@ class KeyBody(msgspec.Struct, forbid_unknown_fields=True):
     name: Name
     scopes: Annotated[list[Scope], Meta(min_length=1)]
     namespace: Name = "default"
+    rate: Annotated[float, Meta(ge=LEAST_RATE, le=MOST_RATE)] | None = None
 
 
 class PolicyBody(msgspec.Struct):
@@ -123,6 +124,8 @@ class KeyDocument(msgspec.Struct):
     scopes: list[str]
     namespace: str
     created: str
+    rate: float | None
+    """Requests per second; null for that of the service (`key_rate`)."""
 
 
 class NewKey(KeyDocument):
@@ -151,10 +154,20 @@ class ReleasePoint(msgspec.Struct):
     best_reward: float | None
 
 
+class ModePoint(msgspec.Struct):
+    """A change of mode: the how manieth, when, after how many decisions, and what it was changed to."""
+
+    number: int
+    time: float
+    decisions: int
+    mode: Mode
+
+
 class History(msgspec.Struct):
-    """The newest releases, oldest first."""
+    """The newest releases and the newest changes of mode, oldest first."""
 
     releases: list[ReleasePoint]
+    modes: list[ModePoint]
 
 
 class TotalPrivacy(msgspec.Struct):

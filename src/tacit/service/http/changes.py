@@ -13,6 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tacit.errors import InvalidInput, JournalExists, StoreError, TacitError, UnknownJournal
+from tacit.features import Schema
+from tacit.service.deployment import Served
 from tacit.service.http.answers import COMMON, answer
 from tacit.service.http.bodies import KEY, POLICY, KeyDocument, KeyList, NewKey, decoded
 from tacit.service.http.keys import Key
@@ -22,6 +24,7 @@ from tacit.service.http.receiving import json_body
 from tacit.service.http.state import Service
 from tacit.service.http.threads import aside
 from tacit.service.http.writer import end_process
+from tacit.service.modes import ModeChange
 
 _SMALLEST: Final = 1e-100
 _LARGEST: Final = 1e9
@@ -50,10 +53,21 @@ async def _changed(
 async def put_policy(service: Service, request: Request) -> Response:
     """Make a policy, or change the mode of one."""
     body = decoded(POLICY, await json_body(request.scope["headers"], request.receive, service.options))
-    _check_size(service, request.path_params["name"], body)
+    name = request.path_params["name"]
+    await aside(partial(_check_size, service, name, body))
     async with _alone(service):
-        served, new = await _changed(service, service.deployment.put, request.path_params["name"], body)
+        before = _last_change(service.deployment.policies.get(name))
+        served, new = await _changed(service, service.deployment.put, name, body)
+        last = _last_change(served)
+    if last is not None and last != before:
+        service.log.say("mode", policy=name, number=last.number, mode=last.mode, decisions=last.decisions)
     return answer(document(served), 201 if new else 200)
+
+
+def _last_change(served: Served | None) -> ModeChange | None:
+    """The newest change of a policy's mode, which only its host's owner makes, one at a time."""
+    modes = () if served is None else served.host.published.modes
+    return modes[-1] if modes else None
 
 
 @asynccontextmanager
@@ -75,11 +89,19 @@ def _check_size(service: Service, name: str, body: dict[str, Any]) -> None:
     for field, value in body.items():
         if isinstance(value, int | float) and value and not _SMALLEST <= abs(value) <= _LARGEST:
             raise InvalidInput(f"{field} must be 0 or between {_SMALLEST:g} and {_LARGEST:g} in size, not {value!r}")
-    dim, most = body.get("dim"), service.options.most_dim
-    if isinstance(dim, int) and dim > most:
+    dim, most = _dim(body), service.options.most_dim
+    if dim > most:
         raise InvalidInput(f"dim must be at most {most} here, not {dim}; the option most_dim says so")
     if name not in service.deployment.policies and len(service.deployment.policies) >= service.options.most_policies:
         raise Problem(409, "too-many-policies", f"there are {service.options.most_policies} policies, the most allowed")
+
+
+def _dim(body: dict[str, Any]) -> int:
+    """How many features are asked for; 0 where that is another's to refuse."""
+    if isinstance(body.get("features"), dict):
+        return Schema.from_json(body["features"]).dim
+    dim = body.get("dim")
+    return dim if isinstance(dim, int) else 0
 
 
 def _described(key: Key) -> dict[str, Any]:
@@ -96,7 +118,7 @@ async def add_key(service: Service, request: Request) -> Response:
     asked = decoded(KEY, await json_body(request.scope["headers"], request.receive, service.options))
     if any(key.name == asked.name for key in service.keyring.all()):
         raise Problem(409, "key-exists", "there is a key of this name: revoke it first, or choose another name")
-    text, key = await _changed(service, service.keyring.add, asked.name, asked.scopes, asked.namespace)
+    text, key = await _changed(service, service.keyring.add, asked.name, asked.scopes, asked.namespace, asked.rate)
     return answer(NewKey(**_described(key), key=text), 201)
 
 

@@ -25,6 +25,11 @@ class BoundedProtocol(HttpToolsProtocol):
     head_since: float | None = None
     """Time of the event loop; None while no head is waited for."""
     head_bytes = 0
+    """Of the head, without those that came together with its first one."""
+    _piece = 0
+    """Bytes that came together last."""
+    _at_most = 0
+    """Bytes of the head, and of whatever came together with its first one."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client that connects is expected to say something."""
@@ -33,8 +38,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Count the bytes of a head, whose end has not been seen."""
+        self._piece = len(data)
         if self.head_since is not None:
             self.head_bytes += len(data)
+            self._at_most += len(data)
         super().data_received(data)
         if self.head_since is not None and self.head_bytes > LONGEST_HEAD and not self.transport.is_closing():
             self.send_400_response("The head of the request is too long.")
@@ -45,8 +52,10 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """The head is there."""
+        """The head is there, and can be measured where it may be too long."""
         self.head_since = None
+        if self._at_most > LONGEST_HEAD and self._head_size() > LONGEST_HEAD:
+            raise ValueError("the head of the request is too long")  # which uvicorn answers with 400
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -54,8 +63,11 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
         self.scope[WHOLE] = True  # type: ignore[typeddict-unknown-key]
 
+    def _head_size(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
     def _expect_head(self) -> None:
-        self.head_since, self.head_bytes = self.loop.time(), 0
+        self.head_since, self.head_bytes, self._at_most = self.loop.time(), 0, self._piece
 
     def close_if_late(self, before: float) -> None:
         """Close the connection if its head has been waited for since before this time."""

@@ -109,6 +109,7 @@ async def decide_batch(
     asked = decoded(BATCH, body).requests
     if len(asked) > service.options.most_batch:
         raise InvalidInput(f"at most {service.options.most_batch} requests are taken at once, not {len(asked)}")
+    service.rates.charge(key, max(len(asked) - 1, 0))  # one was counted when the call came
     looked_at = [_looked_at(served, key, each) for each in asked]
     wanted = [each[1] for each in looked_at if not isinstance(each, Problem)]
     answers = iter(await service.writer.carry_out(served.host, wanted) if wanted else ())

@@ -2,7 +2,7 @@
 
 A plain hash is enough for a key that nobody can guess.  A key is looked up by its digest: how long that takes may tell
 something about digests of keys, from which nothing follows about any key.  The digest that is found is then compared
-in constant time.
+in constant time.  Callers with wrong keys are not slowed down: of 2^256 keys nobody finds one by trying, at any rate.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ _PREFIX: Final = "tacit_"
 _SETTING: Final = "key."
 _NAMES: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _BEARER: Final = b"bearer "
+LEAST_RATE, MOST_RATE = 0.01, 1e9
+"""Bounds of a key's own rate, in requests per second."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Key:
     scopes: tuple[str, ...]
     namespace: str
     created: str
+    rate: float | None = None
+    """Requests per second that it may make; None for as many as the service allows any key."""
 
     def may(self, scope: Scope) -> bool:
         """Whether it reaches this far; ``admin`` includes all."""
@@ -74,18 +78,28 @@ class Keyring:
         """Every key, by name."""
         return sorted((held.key for held in self._keys.values()), key=lambda key: key.name)
 
-    def add(self, name: str, scopes: Collection[str], namespace: str = DEFAULT_NAMESPACE) -> tuple[str, Key]:
+    def add(
+        self, name: str, scopes: Collection[str], namespace: str = DEFAULT_NAMESPACE, rate: float | None = None
+    ) -> tuple[str, Key]:
         """Make a key; its text is returned here and known nowhere else."""
         text = new_key()
-        return text, self.admit(text, name, scopes, namespace)
+        return text, self.admit(text, name, scopes, namespace, rate)
 
-    def admit(self, text: str, name: str, scopes: Collection[str], namespace: str = DEFAULT_NAMESPACE) -> Key:
+    def admit(
+        self,
+        text: str,
+        name: str,
+        scopes: Collection[str],
+        namespace: str = DEFAULT_NAMESPACE,
+        rate: float | None = None,
+    ) -> Key:
         """Let a key in that somebody has made."""
         key = Key(
             checked_name("name", name),
             checked_scopes(scopes),
             checked_name("namespace", namespace),
             datetime.now(UTC).isoformat(timespec="seconds"),
+            checked_rate(rate),
         )
         with self._changing:
             if any(other.name == name for other in self.all()):
@@ -107,7 +121,8 @@ class Keyring:
 def _read(setting: str, value: bytes) -> _Held:
     try:
         found = json.loads(value)
-        key = Key(found["name"], tuple(found["scopes"]), found["namespace"], found["created"])
+        rate = checked_rate(found.get("rate"))
+        key = Key(found["name"], tuple(found["scopes"]), found["namespace"], found["created"], rate)
         return _Held(bytes.fromhex(setting.removeprefix(_SETTING)), key)
     except (ValueError, KeyError, TypeError) as error:
         raise StoreDamaged(f"a key in the store cannot be read: {error!r}") from error
@@ -132,6 +147,13 @@ def checked_scopes(scopes: Collection[str]) -> tuple[str, ...]:
         what = f"unknown: {', '.join(unknown)}" if unknown else "none given"
         raise InvalidInput(f"scopes: {what}; choose from {', '.join(SCOPES)}")
     return tuple(scope for scope in SCOPES if scope in scopes)
+
+
+def checked_rate(rate: float | None) -> float | None:
+    """Requests per second, if any are given."""
+    if rate is not None and not LEAST_RATE <= rate <= MOST_RATE:
+        raise InvalidInput(f"rate must be {LEAST_RATE:g} to {MOST_RATE:g} requests per second, not {rate!r}")
+    return rate
 
 
 def first_key(keyring: Keyring, folder: Path) -> Path | None:

@@ -71,7 +71,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
         if kind is not None:
             schema = {"$ref": _PLACES.format(name=kind.__name__)} if kind is not object else {}
             found[str(status)]["content"] = {operation.media_type: {"schema": schema}}
-    usual = (401, 403) if operation.scope is not None else ()
+    usual = (401, 403, 429) if operation.scope is not None else ()
     problem = {MEDIA_TYPE: {"schema": {"$ref": _PLACES.format(name=ProblemDocument.__name__)}}}
     for status in sorted({*usual, *operation.problems}):
         found[str(status)] = {"description": HTTPStatus(status).phrase, "content": problem}

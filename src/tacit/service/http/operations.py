@@ -106,7 +106,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
         "GET",
         "/v1/policies/{name}/history",
-        "The newest releases.",
+        "The newest releases and changes of mode.",
         "read",
         reads.history,
         answers={200: bodies.History},

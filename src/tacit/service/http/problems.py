@@ -91,6 +91,12 @@ def overloaded() -> Problem:
     return Problem(503, "overloaded", "too many requests wait: try again with the same event_id", {"Retry-After": "1"})
 
 
+def too_often(seconds: int) -> Problem:
+    """A key that has used up its rate; it has enough for another request after so many seconds."""
+    detail = f"this key has asked more often than its rate allows: try again in {seconds} seconds"
+    return Problem(429, "too-often", detail, {"Retry-After": str(seconds)})
+
+
 def stopping() -> Problem:
     """The service takes no more requests."""
     return Problem(503, "stopping", "the service is stopping: try again with the same event_id", {"Retry-After": "2"})

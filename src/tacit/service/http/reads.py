@@ -17,6 +17,7 @@ from tacit.service.http.answers import answer
 from tacit.service.http.bodies import (
     Health,
     History,
+    ModePoint,
     PolicyDocument,
     PolicyList,
     ReleasePoint,
@@ -85,16 +86,13 @@ async def total_privacy(service: Service, request: Request) -> Response:
 
 
 async def history(service: Service, request: Request) -> Response:
-    """The newest releases."""
-    points = _served(service, request).host.published.history
-    return answer(
-        History(
-            [
-                ReleasePoint(point.decisions, point.time, None if math.isnan(point.best_reward) else point.best_reward)
-                for point in points
-            ]
-        )
-    )
+    """The newest releases and changes of mode."""
+    seen = _served(service, request).host.published
+    releases = [
+        ReleasePoint(point.decisions, point.time, None if math.isnan(point.best_reward) else point.best_reward)
+        for point in seen.history
+    ]
+    return answer(History(releases, [ModePoint(*change) for change in seen.modes]))
 
 
 async def explanation(service: Service, request: Request) -> Response:

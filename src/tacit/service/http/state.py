@@ -10,6 +10,7 @@ from tacit.service.deployment import Deployment
 from tacit.service.http.keys import Keyring
 from tacit.service.http.logs import Log
 from tacit.service.http.options import Options
+from tacit.service.http.rates import Rates
 from tacit.service.http.writer import Writer
 
 
@@ -29,6 +30,9 @@ class Service:
     """Streams of changes that are open."""
     putting: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One policy is made at a time."""
+
+    def __post_init__(self) -> None:
+        self.rates = Rates(self.options.key_rate)
 
     @property
     def status(self) -> str:

@@ -193,7 +193,7 @@ class Page {
     if (this.ending.signal.aborted) return;
     if (this.wanted() !== name) { this.again = true; return; }
     if (this.view?.name !== name) this.present(name, detail, moved);
-    this.view.set({ detail, report, history: history?.releases ?? [], explanation });
+    this.view.set({ detail, report, history: history?.releases ?? [], modes: history?.modes ?? [], explanation });
     this.view.summarize(detail, this.now());
     this.heard = Date.now();
     this.older();

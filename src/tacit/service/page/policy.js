@@ -1,7 +1,7 @@
 // One policy: its figures, its budget, its releases, what matters to it, its ledger and its terms.
 
 import { card, facts, h, say, show, table } from "./dom.js";
-import { age, count, duration, figure, known, plural, reward } from "./format.js";
+import { age, count, duration, figure, known, moment, plural, reward } from "./format.js";
 import { askPanel, pretty } from "./ask.js";
 import { budgetCard, unprotected } from "./budget.js";
 import { featuresCard } from "./features.js";
@@ -13,6 +13,7 @@ export const MODES = {
   off: ["Off", "refuses decisions, still takes rewards"],
 };
 const FEW_ENTRIES = 20;
+const FEW_CHANGES = 3;
 const MODELS = {
   joint: "joint privacy", shuffle: "shuffle privacy", local: "local privacy", central: "central privacy",
 };
@@ -28,6 +29,7 @@ export class PolicyView {
     this.name = name;
     this.mode = h("span", { class: "badge" });
     this.kind = h("p", { class: "calm" });
+    this.changes = h("p", { class: "note" });
     this.title = h("h2", { tabindex: "-1" }, name);
     this.tiles = {
       decisions: tile("Decisions"), releases: tile("Releases"), best: tile("Estimated best reward"), health: tile("Health"),
@@ -43,7 +45,7 @@ export class PolicyView {
         "This is a decision like any other: it counts, and its reward is learned from. Say that it was never shown, and it teaches nothing."),
       askPanel(api, name, detail));
     this.element = h("article", { class: "policy" },
-      h("div", { class: "title" }, this.title, this.mode), this.kind,
+      h("div", { class: "title" }, this.title, this.mode), this.kind, this.changes,
       h("dl", { class: "tiles" }, Object.values(this.tiles).map((each) => each.element)),
       fresh ? this.ask : null, this.budget.element, this.releases.element, this.features.element,
       card("Ledger", h("p", { class: "calm" }, "Every charge against the budget. An entry that covers a stream is paid once, ",
@@ -54,11 +56,12 @@ export class PolicyView {
   }
 
   // Everything that was fetched of the policy.
-  set({ detail, report, history, explanation }) {
+  set({ detail, report, history, modes, explanation }) {
     const open = unprotected(report);
     const points = open ? [] : history;
     this.latest = points[points.length - 1] ?? null;
     say(this.kind, [detail.policy, open ? "no privacy" : MODELS[report.model] ?? report.model].join(" · "));
+    say(this.changes, changesOf(modes));
     this.budget.set(report);
     this.releases.set(detail.releases, points, open);
     this.features.set(open ? null : explanation, open ? "What this policy learned is raw data, which is not shown."
@@ -94,6 +97,14 @@ export class PolicyView {
     this.releases.drop();
     this.element.remove();
   }
+}
+
+// The newest changes of mode in words; a policy that was always online has none.
+function changesOf(modes) {
+  const words = modes.slice(-FEW_CHANGES).reverse().map(({ mode, time, decisions }) =>
+    `${MODES[mode]?.[0] ?? mode} since ${moment(time)}, after ${plural(decisions, "decision")}`);
+  const earlier = modes.length - words.length;
+  return [...words, ...(earlier ? [plural(earlier, "earlier change")] : [])].join("; before that: ");
 }
 
 function healthOf(detail) {
