@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tacit.errors import InvalidInput, JournalExists, StoreError, TacitError, UnknownJournal
+from tacit.service.deployment import Served
 from tacit.service.http.answers import COMMON, answer
 from tacit.service.http.bodies import KEY, POLICY, KeyDocument, KeyList, NewKey, decoded
 from tacit.service.http.keys import Key
@@ -52,8 +53,13 @@ async def put_policy(service: Service, request: Request) -> Response:
     body = decoded(POLICY, await json_body(request.scope["headers"], request.receive, service.options))
     _check_size(service, request.path_params["name"], body)
     async with _alone(service):
-        served, new = await _changed(service, service.deployment.put, request.path_params["name"], body)
+        served, new = await _changed(service, _put, service, request.path_params["name"], body)
     return answer(document(served), 201 if new else 200)
+
+
+def _put(service: Service, name: str, body: dict[str, Any]) -> tuple[Served, bool]:
+    with service.neighbours.making(name):
+        return service.deployment.put(name, body)
 
 
 @asynccontextmanager
@@ -78,7 +84,7 @@ def _check_size(service: Service, name: str, body: dict[str, Any]) -> None:
     dim, most = body.get("dim"), service.options.most_dim
     if isinstance(dim, int) and dim > most:
         raise InvalidInput(f"dim must be at most {most} here, not {dim}; the option most_dim says so")
-    if name not in service.deployment.policies and len(service.deployment.policies) >= service.options.most_policies:
+    if name not in service.names and len(service.names) >= service.options.most_policies:
         raise Problem(409, "too-many-policies", f"there are {service.options.most_policies} policies, the most allowed")
 
 
@@ -88,6 +94,7 @@ def _described(key: Key) -> dict[str, Any]:
 
 async def keys(service: Service, request: Request) -> Response:
     """All keys, without their secret parts."""
+    await service.neighbours.fresh()
     return answer(KeyList([KeyDocument(**_described(key)) for key in service.keyring.all()]))
 
 
@@ -97,6 +104,7 @@ async def add_key(service: Service, request: Request) -> Response:
     if any(key.name == asked.name for key in service.keyring.all()):
         raise Problem(409, "key-exists", "there is a key of this name: revoke it first, or choose another name")
     text, key = await _changed(service, service.keyring.add, asked.name, asked.scopes, asked.namespace)
+    service.neighbours.tell()
     return answer(NewKey(**_described(key), key=text), 201)
 
 
@@ -104,4 +112,5 @@ async def revoke_key(service: Service, request: Request) -> Response:
     """Forget a key: whoever holds it is refused from now on."""
     if not await _changed(service, service.keyring.revoke, request.path_params["key_name"]):
         raise Problem(404, "unknown-key", "there is no key of this name")
+    service.neighbours.tell()
     return Response(status_code=204, headers=COMMON)
