@@ -78,21 +78,28 @@ class Cluster:
         self._serves, self._leaving, self._gives = True, False, False
         self._thread = threading.Thread(target=self._live, name="tacit-cluster", daemon=True)
         try:
-            self._join(url)
+            self._join()
         except BaseException:
             self._connection.close()
             raise
 
-    def _join(self, url: str) -> None:
+    def _join(self) -> None:
         open_tables(self._connection, self._where, moved_too=False)
         self._connection.execute("SET synchronous_commit = off")  # a beat need not outlive the server
-        try:
-            self._connection.execute("SELECT pg_advisory_lock_shared(%s)", (tables.SERVING,))
-        except LockNotAvailable as error:
-            raise StoreInUse(f"{self._where} is being backed up or restored: start again when that is over") from error
+        self._wait("SELECT pg_advisory_lock_shared(%s)", tables.SERVING)
         tables.lock(self._connection, tables.member_key(self.id))
         self._connection.add_notify_handler(self._told)
         self._connection.execute(f"LISTEN {tables.CHANNEL}")
+
+    def _wait(self, query: str, number: int) -> None:
+        """Wait for a lock, as long as anybody may have it who does not serve."""
+        try:
+            self._connection.execute(query, (number,))
+        except LockNotAvailable as error:
+            words = (
+                f"{self._where} is being backed up, restored or made by somebody else: start again when that is over"
+            )
+            raise StoreInUse(words) from error
 
     @property
     def application(self) -> str:
@@ -102,11 +109,11 @@ class Cluster:
     @contextmanager
     def first(self) -> Iterator[None]:
         """Before the start: do what one process alone may do, such as making the first key."""
-        self._connection.execute("SELECT pg_advisory_lock(%s)", (tables.FIRST,))
+        self._wait("SELECT pg_advisory_lock(%s)", tables.FIRST)
         try:
             yield
         finally:
-            self._connection.execute("SELECT pg_advisory_unlock(%s)", (tables.FIRST,))
+            tables.unlock(self._connection, tables.FIRST)
 
     def start(self, duties: Duties) -> None:
         """Begin to say that this process is there, and to own policies."""
@@ -151,7 +158,8 @@ class Cluster:
         with suppress(psycopg.Error):  # the others find out by themselves
             self._connection.execute(tables.LEAVE, (self.id,))
             self._tell()
-        self._connection.close()
+        for end in (self._connection, self._bell, self._rope):
+            end.close()
 
     def _ordered(self, work: Callable[[], Each]) -> Future[Each]:
         """Do something in the cluster's thread, which alone has the session."""

@@ -101,6 +101,7 @@ async def keys(service: Service, request: Request) -> Response:
 async def add_key(service: Service, request: Request) -> Response:
     """Make a key; this answer is the only place where it is ever shown."""
     asked = decoded(KEY, await json_body(request.scope["headers"], request.receive, service.options))
+    await service.neighbours.fresh()
     if any(key.name == asked.name for key in service.keyring.all()):
         raise Problem(409, "key-exists", "there is a key of this name: revoke it first, or choose another name")
     text, key = await _changed(service, service.keyring.add, asked.name, asked.scopes, asked.namespace)

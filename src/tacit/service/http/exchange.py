@@ -62,6 +62,7 @@ class Exchange:
         try:
             reader, writer = await asyncio.wait_for(opening, _CONNECTED_IN)
         except (OSError, TimeoutError) as error:
+            self._idle.pop(address, None)
             raise Unreachable from error
         return _Connection(found.netloc.encode(), reader, writer)
 

@@ -72,7 +72,7 @@ def _text(part: bytes) -> str:
 async def decide(service: Service, key: Key, parts: Parts, scope: ASGIScope, receive: Receive) -> tuple[int, bytes]:
     """An arm for one user."""
     body = await json_body(scope["headers"], receive, service.options)
-    served = service.deployment.get(parts[0])
+    served = service.served(parts[0])
     identity, request = _admitted(served, key, decoded(DECISION, body))
     (answer,) = await service.writer.carry_out(served.host, (request,))
     if isinstance(answer, Refusal):
@@ -100,7 +100,7 @@ async def decide_batch(
 ) -> tuple[int, bytes]:
     """An arm for each of many users; a bad request gets its own error and does not touch the others."""
     body = await json_body(scope["headers"], receive, service.options)
-    served = service.deployment.get(parts[0])
+    served = service.served(parts[0])
     asked = decoded(BATCH, body).requests
     if len(asked) > service.options.most_batch:
         raise InvalidInput(f"at most {service.options.most_batch} requests are taken at once, not {len(asked)}")
@@ -132,7 +132,7 @@ def _entry(found: tuple[str, Decide] | Problem, answered: Callable[[], Answer | 
 async def reward(service: Service, key: Key, parts: Parts, scope: ASGIScope, receive: Receive) -> tuple[int, bytes]:
     """What a decision has earned, or that its arm was never shown."""
     body = await json_body(scope["headers"], receive, service.options)
-    served, identity = service.deployment.get(parts[0]), parts[1]
+    served, identity = service.served(parts[0]), parts[1]
     told = decoded(REWARD, body)
     request = served.intake.reward(key.namespace, identity, reward=told.reward, abandoned=told.abandoned, arm=told.arm)
     (answer,) = await service.writer.carry_out(served.host, (request,))

@@ -66,7 +66,7 @@ class Keyring:
         before = self._keys
         found = _held(read(_SETTING))
         with self._replacing:
-            if self._keys is before:  # else a key was changed here meanwhile: the next time will tell
+            if self._keys is before and found != before:  # a key may have been changed here: the next time will tell
                 self._keys = found
 
     def _replace(self, change: Callable[[dict[bytes, _Held]], dict[bytes, _Held]]) -> None:

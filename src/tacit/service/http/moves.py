@@ -9,7 +9,10 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from typing import Protocol
 
+from tacit.errors import UnknownJournal
 from tacit.service.cluster import Cluster
 from tacit.service.deployment import Deployment
 from tacit.service.host import Host
@@ -17,25 +20,30 @@ from tacit.service.http.logs import Log
 from tacit.service.http.problems import Problem
 
 
+class Moving(Protocol):
+    """What a process does when a policy comes or leaves."""
+
+    def leaving(self, name: str) -> AbstractContextManager[None]:
+        """Take no more requests about a policy, which leaves within."""
+
+    def finish(self, host: Host) -> None:
+        """Wait until everything that was asked of a host is carried out, or refuse with a `Problem`."""
+
+    def moved(self) -> None:
+        """A policy has come or gone."""
+
+    def fail(self, error: BaseException) -> None:
+        """Nobody knows what has become of a policy."""
+
+
 class Moves:
     """Claims policies whose locks are here, and gives others up.
 
-    ``finish`` waits until everything that was asked of a host is carried out, or refuses with a `Problem`; ``changed``
-    is called after each move; ``fail`` when one does not succeed: this process must end then.
+    ``process`` is told about it, and must end when a move does not succeed.
     """
 
-    def __init__(
-        self,
-        deployment: Deployment,
-        cluster: Cluster,
-        log: Log,
-        *,
-        finish: Callable[[Host], None],
-        changed: Callable[[], None],
-        fail: Callable[[BaseException], None],
-    ) -> None:
-        self._deployment, self._cluster, self._log = deployment, cluster, log
-        self._finish, self._changed, self._fail = finish, changed, fail
+    def __init__(self, deployment: Deployment, cluster: Cluster, process: Moving, log: Log) -> None:
+        self._deployment, self._cluster, self._process, self._log = deployment, cluster, process, log
         self._waiting: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._ending = False
         self._thread = threading.Thread(target=self._work, name="tacit-moves", daemon=True)
@@ -63,9 +71,9 @@ class Moves:
         try:
             while True:
                 self._waiting.get()()
-                self._changed()
+                self._process.moved()
         except BaseException as error:
-            self._fail(error)
+            self._process.fail(error)
 
     def _take(self, name: str) -> None:
         if self._ending:
@@ -75,11 +83,10 @@ class Moves:
         self._log.say("owns a policy", policy=name)
 
     def _give(self, name: str) -> None:
-        if name not in self._deployment.policies:
-            return
         try:
-            self._deployment.release(name, self._finish)
-        except Problem:  # too much waits: another time
+            with self._process.leaving(name):
+                self._deployment.release(name, self._process.finish)
+        except (Problem, UnknownJournal):  # too much waits: another time; or it has gone before
             self._cluster.keep()
             return
         self._cluster.let_go(name)

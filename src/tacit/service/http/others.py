@@ -19,9 +19,8 @@ from tacit.service.cluster import Cluster
 from tacit.service.deployment import Deployment
 from tacit.service.http.exchange import BROKEN, HOP, Exchange, Unreachable
 from tacit.service.http.neighbours import Part
-from tacit.service.http.problems import Problem
+from tacit.service.http.problems import Problem, no_owner
 from tacit.service.http.receiving import ASGIScope, header
-from tacit.service.http.relay import no_owner
 
 _ASKED: Final = 2.0
 """Seconds that another process has for its part."""
@@ -86,6 +85,7 @@ class Others:
         begun, task = self._recent.get(scope["path"], (0.0, None))
         if task is None or time.monotonic() - begun >= age:
             task = asyncio.ensure_future(self._gathered(scope, own))
+            task.add_done_callback(_seen)
             self._recent[scope["path"]] = time.monotonic(), task
         return await asyncio.shield(task)
 
@@ -115,3 +115,9 @@ class Others:
             return {}
         found: dict[str, Any] = msgspec.json.decode(body) if status == 200 else {}
         return found
+
+
+def _seen(task: asyncio.Task[Part]) -> None:
+    """Look at the end of a task: whoever wanted to know it may be gone."""
+    if not task.cancelled():
+        task.exception()

@@ -35,7 +35,7 @@ _SHORT: Final = ("target_epsilon", "delta", "spent_epsilon", "spent_mu", "remain
 
 
 def _served(service: Service, request: Request) -> Served:
-    return service.deployment.get(request.path_params["name"])
+    return service.served(request.path_params["name"])
 
 
 def document(served: Served) -> PolicyDocument:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tacit.service.http.exchange import BROKEN, HOP, Exchange, Unreachable
-from tacit.service.http.problems import Problem
+from tacit.service.http.problems import Problem, no_owner
 from tacit.service.http.receiving import ASGIScope, Receive, Send, header
 
 _ELSEWHERE: Final = b"tacit-elsewhere"
@@ -25,12 +25,6 @@ _LAST: Final = 2.0
 
 class Elsewhere(Exception):  # noqa: N818 - the caller may ask another process
     """The process that was asked does not own the policy, or is gone; nothing was done, and nothing answered."""
-
-
-def no_owner() -> Problem:
-    """Nobody owns a policy at this moment."""
-    detail = "no process owns this policy at this moment; one of them takes over within seconds. Nothing was changed"
-    return Problem(503, "no-owner", detail, {"Retry-After": "1"})
 
 
 def cut_off() -> Problem:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from contextlib import suppress
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -23,6 +24,9 @@ from tacit.service.sharing import Member, View, maker
 
 PATIENCE: Final = 1.5
 """Seconds for which a request waits that its policy has an owner."""
+_GRACE: Final = 0.5
+"""Seconds that requests about a policy have to come to their end before it is closed; later ones come again."""
+_LOOK: Final = 0.005
 
 
 class News:
@@ -48,7 +52,8 @@ class Router:
 
     def __init__(self, service: Service, app: ASGIApplication, cluster: Cluster, relay: Relay) -> None:
         self._service, self._app, self._cluster, self._relay = service, app, cluster, relay
-        self._waiting = 0
+        self._waiting, self._leaving = 0, set[str]()
+        self._busy: Counter[str] = Counter()
         self.news = News()
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
@@ -56,14 +61,43 @@ class Router:
         try:
             await self._know_key(scope)
             name = _policy_of(scope["raw_path"])
-            if name is None or name in self._service.deployment.policies:
+            if name is None:
                 await self._app(scope, receive, send)
+            elif self._is_here(name):
+                await self._answer(name, scope, receive, send)
             else:
                 await self._find(name, scope, receive, send)
         except Disconnected:
             return
         except Problem as problem:
             await problem_answer(problem)(scope, receive, send)
+
+    # Policies of this process
+
+    def _is_here(self, name: str) -> bool:
+        return name in self._service.deployment.policies and name not in self._leaving
+
+    async def _answer(self, name: str, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        self._busy[name] += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._busy[name] -= 1
+            if not self._busy[name]:
+                del self._busy[name]
+
+    async def begin_to_leave(self, name: str) -> None:
+        """Take no new requests about a policy, and let those that are under way come to their end, for a moment."""
+        self._leaving.add(name)
+        end = time.monotonic() + _GRACE
+        while self._busy[name] and time.monotonic() < end:
+            await asyncio.sleep(_LOOK)
+
+    def leave(self, name: str) -> None:
+        """The policy is closed, or stays after all."""
+        self._leaving.discard(name)
+
+    # Policies of others
 
     async def _know_key(self, scope: ASGIScope) -> None:
         """A key that is not known may have been made in another process a moment ago."""
@@ -79,7 +113,8 @@ class Router:
             raise overloaded()
         self._waiting += 1
         try:
-            body = await json_body(scope["headers"], receive, self._service.options)
+            empty = scope["method"] in ("GET", "HEAD")
+            body = b"" if empty else await json_body(scope["headers"], receive, self._service.options)
             request = Passed(name, scope, body, receive, send)
             end = time.monotonic() + PATIENCE
             while not await self._answered(request, end):
@@ -93,8 +128,8 @@ class Router:
         view = self._cluster.view
         if request.name not in view.owners:
             view = await asyncio.wrap_future(self._cluster.fresh())
-        if request.name in self._service.deployment.policies or self._is_unknown(request, view):
-            await self._app(request.scope, request.again(), request.send)
+        if self._is_here(request.name) or self._is_unknown(request, view):
+            await self._answer(request.name, request.scope, request.again(), request.send)
             return True
         chosen = _asked(request, view)
         if chosen is None or chosen.id == self._cluster.id:  # on its way

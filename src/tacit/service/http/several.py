@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from tacit._compile import compiling_now
@@ -57,8 +58,7 @@ class Process:
         self.service.neighbours = Others(self._cluster, deployment, exchange)
         relay = Relay(exchange, self.service.stopping)
         self.app = Router(self.service, App(self.service), self._cluster, relay)
-        self._moves = Moves(deployment, self._cluster, log, finish=self._finish, changed=self._changed, fail=self.fail)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._moves = Moves(deployment, self._cluster, self, log)
 
     def _opened(self) -> tuple[Deployment, Keyring]:
         """Nothing is claimed yet; at the very first start of all processes a key is made."""
@@ -74,15 +74,15 @@ class Process:
             self.log.say("an admin key was made", file=str(path))
         return deployment, keyring
 
-    async def begin(self) -> None:
-        """Join the others; returns when every policy has an owner."""
+    async def begin(self, exiting: Callable[[], bool]) -> None:
+        """Join the others; returns when every policy has an owner, or this process is told to end."""
         self._loop = asyncio.get_running_loop()
         self._writer.start()
         self._moves.start()
         self._cluster.start(self)
         with suppress(TimeoutError):
             async with asyncio.timeout(_START):
-                while not self.service.neighbours.ready():
+                while not (self.service.neighbours.ready() or exiting()):
                     await asyncio.sleep(_LOOK)
 
     async def hand_over(self) -> None:
@@ -109,23 +109,32 @@ class Process:
 
     def looked(self, view: View, read: Read) -> None:
         self.service.keyring.refresh(read)
-        self._changed()
+        self.moved()
 
     def fail(self, error: BaseException) -> None:
         end_process(self.log, error)
 
-    # In the thread of moves
+    # What is done while policies move, in the thread for that
 
-    def _finish(self, host: Host) -> None:
+    @contextmanager
+    def leaving(self, name: str) -> Iterator[None]:
+        self._in_loop(self.app.begin_to_leave(name))
+        try:
+            yield
+        finally:
+            self.app.leave(name)
+
+    def finish(self, host: Host) -> None:
         """Wait until the writer has carried out all that was asked of a host: a request for nothing comes last."""
-        if self._loop is not None:
-            asyncio.run_coroutine_threadsafe(self._writer.carry_out(host, ()), self._loop).result()
+        self._in_loop(self._writer.carry_out(host, ()))
 
-    def _changed(self) -> None:
+    def moved(self) -> None:
         """Wake up requests that wait for an owner."""
-        if self._loop is not None:
-            with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self.app.news.spread)
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self.app.news.spread)
+
+    def _in_loop(self, work: Coroutine[Any, Any, object]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 
 class _Server(Server):
@@ -137,7 +146,7 @@ class _Server(Server):
 
     async def announce(self) -> None:
         """Say where requests are taken, once they can be answered."""
-        await self._process.begin()
+        await self._process.begin(lambda: self.should_exit)
         await super().announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

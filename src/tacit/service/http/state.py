@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Set
 from dataclasses import dataclass, field
 
-from tacit.service.deployment import Deployment
+from tacit.service.deployment import Deployment, Served
 from tacit.service.http.keys import Keyring
 from tacit.service.http.logs import Log
 from tacit.service.http.neighbours import Neighbours, Nobody
 from tacit.service.http.options import Options
+from tacit.service.http.problems import no_owner
 from tacit.service.http.writer import Writer
 
 
@@ -33,6 +34,12 @@ class Service:
     """One policy is made at a time."""
     neighbours: Neighbours = field(default_factory=Nobody)
     """Other processes that serve policies of the same deployment."""
+
+    def served(self, name: str) -> Served:
+        """A policy of this process; refused for now where another one has it, or is about to."""
+        if name not in self.deployment.policies and name in self.neighbours.names():
+            raise no_owner()
+        return self.deployment.get(name)
 
     @property
     def names(self) -> Set[str]:
