@@ -80,7 +80,7 @@ class Cluster:
         try:
             self._join()
         except BaseException:
-            self._connection.close()
+            self._close()
             raise
 
     def _join(self) -> None:
@@ -158,6 +158,9 @@ class Cluster:
         with suppress(psycopg.Error):  # the others find out by themselves
             self._connection.execute(tables.LEAVE, (self.id,))
             self._tell()
+        self._close()
+
+    def _close(self) -> None:
         for end in (self._connection, self._bell, self._rope):
             end.close()
 
