@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -247,4 +248,28 @@ def test_policy_that_cannot_be_finished_is_kept(tmp_path: Path) -> None:
         deployment.release("p", refuse)
     assert deployment.get("p") is served
     assert served.host.journal.alive
+    deployment.close()
+
+
+def test_policy_leaves_after_the_tick_that_has_found_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deployment = Deployment(quick_store(tmp_path))
+    served, _ = deployment.put("p", body("stream-glm"))
+    ticking, over, seen = threading.Event(), threading.Event(), []
+
+    def slow() -> None:
+        ticking.set()
+        assert over.wait(20.0)
+        seen.append("ticked")
+
+    monkeypatch.setattr(served.host, "tick", slow)
+    tick = threading.Thread(target=deployment.tick)
+    release = threading.Thread(target=deployment.release, args=("p", lambda host: seen.append("finished")))
+    tick.start()
+    assert ticking.wait(20.0)
+    release.start()
+    release.join(0.1)
+    over.set()
+    for thread in (tick, release):
+        thread.join(20.0)
+    assert seen == ["ticked", "finished"]
     deployment.close()

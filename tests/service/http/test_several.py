@@ -109,6 +109,8 @@ def test_owner_is_replaced_and_nothing_is_lost(
         if leave is _paused:
             owner.process.send_signal(signal.SIGCONT)  # finds its sessions ended, and ends
             assert owner.wait() == 70
+        if leave is _stopped:
+            assert "has handed a policy over" in owner.log.read_text()
         for load in loads:
             load.finish()
             load.check_kept()
