@@ -21,6 +21,7 @@ BROKEN: Final = (OSError, EOFError, httptools.HttpParserError, TimeoutError)
 _OF_ONE_CONNECTION: Final = frozenset(
     (b"connection", b"keep-alive", b"transfer-encoding", b"te", b"trailer", b"upgrade", b"expect", b"proxy-connection")
 )
+_MADE_ANEW: Final = _OF_ONE_CONNECTION | {b"host", b"content-length", HOP}
 _IDLE: Final = 5.0
 """Seconds after which a connection is not used again: its other end may be about to close it."""
 _ANSWERED_IN: Final = 30.0
@@ -71,8 +72,7 @@ def _request(scope: ASGIScope, body: bytes, host: bytes) -> bytes:
     """The same request for another process."""
     target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
     lines = [b"%s %s HTTP/1.1" % (scope["method"].encode(), target), b"host: " + host, HOP + b": 1"]
-    kept = (pair for pair in scope["headers"] if pair[0] not in _OF_ONE_CONNECTION | {b"host", b"content-length", HOP})
-    lines += [name + b": " + value for name, value in kept]
+    lines += [name + b": " + value for name, value in scope["headers"] if name not in _MADE_ANEW]
     if body or scope["method"] not in ("GET", "HEAD"):
         lines.append(b"content-length: %d" % len(body))
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
@@ -128,8 +128,9 @@ class _Connection:
         await self.writer.drain()
         parsed = _Parsed()
         parser = httptools.HttpResponseParser(parsed)
-        while not parsed.begun:
-            parser.feed_data(await asyncio.wait_for(self._read(), _ANSWERED_IN))
+        async with asyncio.timeout(_ANSWERED_IN):
+            while not parsed.begun:
+                parser.feed_data(await self._read())
         yield {"type": "http.response.start", "status": parser.get_status_code(), "headers": parsed.headers}
         over = method == "HEAD"
         while not (over or parsed.complete):

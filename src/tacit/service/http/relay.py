@@ -6,7 +6,6 @@ A request is passed on once: one that was passed on before is answered with 503 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -89,28 +88,20 @@ class Relay:
         self._exchange, self._stopping = exchange, stopping
 
     async def pass_on(self, address: str, there: Callable[[], bool], request: Passed) -> None:
-        """Pass on until the answer has come, caller or owner is gone, or this process has stopped for a while.
+        """Pass on until the answer has come, the owner is gone, or this process has stopped for a while.
 
         ``there`` says whether the owner is taken to be alive: it may be paused with the request in its hands.
         """
         passage = _Passage(request.send)
-        work = asyncio.ensure_future(self._answer(passage, address, request))
-        ends = [asyncio.ensure_future(end) for end in (_disconnected(request.receive), _gone(there), self._stopped())]
         try:
-            await asyncio.wait((work, *ends), return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                work.result()
-            elif not ends[0].done():
-                raise passage.broken()
-        finally:
-            for task in (work, *ends):
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await task
-
-    async def _stopped(self) -> None:
-        await self._stopping.wait()
-        await asyncio.sleep(_LAST)
+            async with asyncio.timeout(None) as patience:
+                watch = _Watch(there, self._stopping, patience)
+                try:
+                    await self._answer(passage, address, request)
+                finally:
+                    watch.end()
+        except TimeoutError:
+            raise passage.broken() from None
 
     async def _answer(self, passage: _Passage, address: str, request: Passed) -> None:
         try:
@@ -123,11 +114,22 @@ class Relay:
             raise passage.broken() from None
 
 
-async def _gone(there: Callable[[], bool]) -> None:
-    while there():
-        await asyncio.sleep(_LOOK)
+class _Watch:
+    """Looks now and then whether an answer is still worth waiting for; a timer costs less than a task."""
 
+    def __init__(self, there: Callable[[], bool], stopping: asyncio.Event, patience: asyncio.Timeout) -> None:
+        self._there, self._stopping, self._patience = there, stopping, patience
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(_LOOK, self._look)
 
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    def _look(self) -> None:
+        if not self._there():
+            self._patience.reschedule(self._loop.time())
+        elif self._stopping.is_set():
+            self._patience.reschedule(self._loop.time() + _LAST)
+        else:
+            self._timer = self._loop.call_later(_LOOK, self._look)
+
+    def end(self) -> None:
+        """The answer has come, or never will."""
+        self._timer.cancel()
