@@ -80,19 +80,24 @@ def _request(scope: ASGIScope, body: bytes, host: bytes) -> bytes:
 
 @dataclass
 class _Parsed:
-    """What has come of an answer; filled by the parser."""
+    """What has come of an answer; filled by its parser."""
 
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     body: list[bytes] = field(default_factory=list)
     begun: bool = False
     complete: bool = False
+    lasts: bool = False
+    """Whether the connection may be used again; the parser has forgotten it when the answer is complete."""
+
+    def __post_init__(self) -> None:
+        self.parser = httptools.HttpResponseParser(self)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if name.lower() not in _OF_ONE_CONNECTION:
             self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        self.begun = True
+        self.begun, self.lasts = True, self.parser.should_keep_alive()
 
     def on_body(self, body: bytes) -> None:
         self.body.append(body)
@@ -127,7 +132,7 @@ class _Connection:
         self.writer.write(request)
         await self.writer.drain()
         parsed = _Parsed()
-        parser = httptools.HttpResponseParser(parsed)
+        parser = parsed.parser
         async with asyncio.timeout(_ANSWERED_IN):
             while not parsed.begun:
                 parser.feed_data(await self._read())
@@ -138,7 +143,7 @@ class _Connection:
                 yield {"type": "http.response.body", "body": b"".join(parsed.body), "more_body": True}
                 parsed.body.clear()
             parser.feed_data(await self._read())
-        self.reusable, self.used = not over and parser.should_keep_alive(), time.monotonic()
+        self.reusable, self.used = not over and parsed.lasts, time.monotonic()
         yield {"type": "http.response.body", "body": b"".join(parsed.body), "more_body": False}
 
     async def _read(self) -> bytes:
