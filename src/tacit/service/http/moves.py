@@ -80,7 +80,7 @@ class Moves:
             self._cluster.let_go(name)
             return
         self._deployment.claim(name)
-        self._log.say("owns a policy", policy=name)
+        self._log.say("owns another policy", policies=len(self._deployment.policies))
 
     def _give(self, name: str) -> None:
         try:
@@ -90,7 +90,7 @@ class Moves:
             self._cluster.keep()
             return
         self._cluster.let_go(name)
-        self._log.say("has handed a policy over", policy=name)
+        self._log.say("has handed a policy over", policies=len(self._deployment.policies))
 
     def _give_all(self, done: Future[None]) -> None:
         for name in list(self._deployment.policies):
