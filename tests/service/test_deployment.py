@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from tacit.errors import InvalidInput, JournalExists, StoreDamaged, StoreFailed, UnknownJournal
 from tacit.policies.registry import POLICIES
 from tacit.service.deployment import Deployment
-from tacit.service.host import Answer
+from tacit.service.host import Answer, Host
+from tacit.service.published import composed
 from tests.service.hosting import arms_of
 from tests.service.parts import PRIVATE, Clock, FaultyStore, body, quick_store
 
@@ -51,7 +53,7 @@ def test_every_policy_is_served_and_found_again(name: str, tmp_path: Path) -> No
     again = Deployment(store)
     assert again.get("p").host.published.decisions == 20
     assert again.get("p").host.published.estimate == served.host.published.estimate
-    assert math.isfinite(again.total_mu()) == (name in PRIVATE)
+    assert math.isfinite(again.get("p").host.published.spent_mu) == (name in PRIVATE)
     again.close()
     store = quick_store(tmp_path)
     assert Deployment(store).get("p").host.published.decisions == 20
@@ -150,7 +152,7 @@ def test_what_was_spent_is_composed(tmp_path: Path) -> None:
         served, _ = deployment.put(f"p{number}", body(name))
         mus.append(served.host.published.spent_mu)
     assert all(mu > 0.0 for mu in mus)
-    assert deployment.total_mu() == pytest.approx(math.hypot(*mus))
+    assert composed(mus) == pytest.approx(math.hypot(*mus))
     store.close()
 
 
@@ -207,4 +209,67 @@ def test_policies_whose_releases_come_with_rewards_are_refused(tmp_path: Path) -
         deployment.put("p", body("local-glm"))
     assert deployment.policies == {}
     assert deployment.store.journals() == []
+    deployment.close()
+
+
+def test_policy_is_claimed_and_released_alone(tmp_path: Path) -> None:
+    store = quick_store(tmp_path)
+    Deployment(store).put("p", body("stream-glm"))
+    deployment = Deployment(store, claim_all=False)
+    assert not deployment.policies
+    deployment.put("q", body("stream-glm"))
+    deployment.claim("p")
+    _, ask = deployment.get("p").intake.decision("n", contexts=arms_of(1).tolist(), event_id="1")
+
+    def finish(host: Host) -> None:
+        assert set(deployment.policies) == {"q"}  # nobody finds it any more
+        deployment.tick()
+        assert isinstance(host.process([ask])[0], Answer)  # what was asked before is carried out
+
+    host = deployment.get("p").host
+    deployment.release("p", finish)
+    assert set(deployment.policies) == {"q"}
+    assert not host.journal.alive
+    (kept,) = (journal for journal in store.journals() if journal.name == "p")
+    assert kept.snapshot_seq == kept.seq > 0
+    deployment.claim("p")
+    assert deployment.get("p").host.published.decisions == 1
+    deployment.close()
+
+
+def test_policy_that_cannot_be_finished_is_kept(tmp_path: Path) -> None:
+    deployment = Deployment(quick_store(tmp_path))
+    served, _ = deployment.put("p", body("stream-glm"))
+
+    def refuse(host: Host) -> None:
+        raise InvalidInput("too much waits")
+
+    with pytest.raises(InvalidInput, match="too much waits"):
+        deployment.release("p", refuse)
+    assert deployment.get("p") is served
+    assert served.host.journal.alive
+    deployment.close()
+
+
+def test_policy_leaves_after_the_tick_that_has_found_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deployment = Deployment(quick_store(tmp_path))
+    served, _ = deployment.put("p", body("stream-glm"))
+    ticking, over, seen = threading.Event(), threading.Event(), []
+
+    def slow() -> None:
+        ticking.set()
+        assert over.wait(20.0)
+        seen.append("ticked")
+
+    monkeypatch.setattr(served.host, "tick", slow)
+    tick = threading.Thread(target=deployment.tick)
+    release = threading.Thread(target=deployment.release, args=("p", lambda host: seen.append("finished")))
+    tick.start()
+    assert ticking.wait(20.0)
+    release.start()
+    release.join(0.1)
+    over.set()
+    for thread in (tick, release):
+        thread.join(20.0)
+    assert seen == ["ticked", "finished"]
     deployment.close()

@@ -1,8 +1,14 @@
-"""Several processes on one PostgreSQL database: one of them owns all policies, the others stand by.
+"""This process among those that serve one PostgreSQL database: who is there, who owns which policy.
 
-Whoever holds an advisory lock may claim the policies.  The lock belongs to a session and ends with it: when the owner
-dies, one of the others gets it at its next beat.  An owner that no longer says that it is there (paused, or cut off)
-is taken to be gone after ``LEASE`` seconds, and the server ends its sessions, lock included.
+Everything is said by advisory locks of one session for each process, and by beats in a table:
+
+- a process holds a lock of its own, under its id: as long as it has that, it lives;
+- it holds a lock for each policy that it owns, under the policy's name: whoever has that may claim the policy;
+- it shares a lock with all who serve: whoever wants the database for itself (`alone`) cannot have it meanwhile.
+
+Locks end with their session.  When a process dies the others see it at their next beat, and take over its policies.  A
+process that no longer says that it is there (paused, or cut off) is taken to be gone after ``LEASE`` seconds, and the
+server ends its sessions, locks included.
 
 None of this is needed for anything to be right: a claim begins a new epoch, and every group is a compare-and-set on
 the epoch of its owner (`tacit.service.store`).  An owner that was taken to be gone and is not finds its sessions ended,
@@ -11,151 +17,267 @@ or its claim, and answers nothing more.
 
 from __future__ import annotations
 
+import queue
 import secrets
+import selectors
+import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Final
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from typing import Final, Protocol, TypeVar
 
 import psycopg
+from psycopg.errors import LockNotAvailable
 
 from tacit.errors import StoreFailed, StoreInUse
-from tacit.service.postgres_session import Connection, connect, open_tables, place
+from tacit.service import cluster_tables as tables
+from tacit.service.postgres_session import connect, open_tables, place
+from tacit.service.postgres_store import settings_of
+from tacit.service.sharing import View, handed_over, taken_over
 
 BEAT: Final = 0.4
 """Seconds between looks at who is there."""
-LEASE: Final = 3.0
-"""Seconds without a beat after which an owner is taken to be gone."""
-_FORGOTTEN: Final = "60 seconds"
-_LOCK: Final = 0x54616370
-"""Advisory lock of the owner, beside that of whoever makes the tables."""
-_JOIN: Final = (
-    "INSERT INTO members VALUES (%(id)s, %(address)s, clock_timestamp(), false)"
-    " ON CONFLICT (id) DO UPDATE SET seen = excluded.seen"
-)
-_OWNER: Final = (
-    "SELECT id, address, extract(epoch FROM clock_timestamp() - seen)::float8 FROM members WHERE owner"
-    " ORDER BY seen DESC LIMIT 1"
-)
-_HEARD_OF: Final = (
-    "SELECT address FROM members WHERE seen > clock_timestamp() - %s * interval '1 second' ORDER BY seen DESC LIMIT 1"
-)
-_OWN: Final = "UPDATE members SET owner = (id = %s)"
-_END_SESSIONS: Final = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-    " WHERE application_name = %s AND datname = current_database() AND pid <> pg_backend_pid()"
-)
+_SOON: Final = 0.03
+"""Seconds between looks when somebody asks for one, or another process has said that something changed."""
+
+Each = TypeVar("Each")
+Read = Callable[[str], Mapping[str, bytes]]
+"""The settings of the store whose names begin so."""
 
 
-@dataclass(frozen=True)
-class Owner:
-    """The process that owns the policies, as it was last heard of."""
+class Duties(Protocol):
+    """What a process does for the cluster; everything is called in the cluster's thread and must return at once."""
 
-    id: str
-    address: str
-    age: float
-    """Seconds since then."""
+    def take(self, name: str) -> None:
+        """Claim a policy: its lock is here."""
+
+    def give(self, name: str) -> None:
+        """Close a policy, and let go of its lock."""
+
+    def looked(self, view: View, read: Read) -> None:
+        """Somebody may have come, gone or changed a setting."""
+
+    def fail(self, error: BaseException) -> None:
+        """Nobody knows any more what this process owns: it must end."""
 
 
 class Cluster:
-    """This process among those that serve a database.
+    """This process among those that serve a database; ``address`` is where the others reach it."""
 
-    ``address`` is where the others reach it.  ``take_over`` is called once, in a thread of its own, when this process
-    may claim the policies; ``fail`` when it no longer knows where it stands: then it must end.
-    """
-
-    def __init__(
-        self, url: str, address: str, take_over: Callable[[], None], fail: Callable[[BaseException], None]
-    ) -> None:
-        self.id, self.address = secrets.token_hex(8), address
-        self._take_over, self._fail = take_over, fail
+    def __init__(self, url: str, address: str) -> None:
+        self.id, self.address, self.view = secrets.token_hex(8), address, View()
         self._where = place(url)
         self._connection = connect(url, self.application)
-        try:
-            open_tables(self._connection, self._where, moved_too=False)
-            self._connection.execute("SET synchronous_commit = off")  # a beat need not outlive the server
-        except BaseException:
-            self._connection.close()
-            raise
-        self._owner: Owner | None = None
-        self._owns = False
-        self._leaving = threading.Event()
+        self._orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._bell, self._rope = socket.socketpair()
+        self._waiting: queue.SimpleQueue[Future[View]] = queue.SimpleQueue()
+        self._held: set[str] = set()
+        self._news, self._looked_at = True, 0.0
+        self._serves, self._leaving, self._gives = True, False, False
         self._thread = threading.Thread(target=self._live, name="tacit-cluster", daemon=True)
+        try:
+            self._join()
+        except BaseException:
+            self._close()
+            raise
+
+    def _join(self) -> None:
+        open_tables(self._connection, self._where, moved_too=False)
+        self._connection.execute("SET synchronous_commit = off")  # a beat need not outlive the server
+        self._wait("SELECT pg_advisory_lock_shared(%s)", tables.SERVING)
+        tables.lock(self._connection, tables.member_key(self.id))
+        self._connection.add_notify_handler(self._told)
+        self._connection.execute(f"LISTEN {tables.CHANNEL}")
+
+    def _wait(self, query: str, number: int) -> None:
+        """Wait for a lock, as long as anybody may have it who does not serve."""
+        try:
+            self._connection.execute(query, (number,))
+        except LockNotAvailable as error:
+            words = (
+                f"{self._where} is being backed up, restored or made by somebody else: start again when that is over"
+            )
+            raise StoreInUse(words) from error
 
     @property
     def application(self) -> str:
         """How the server's list of sessions calls those of this process."""
-        return _application(self.id)
+        return tables.application(self.id)
 
-    @property
-    def owner(self) -> str | None:
-        """The address of another process that owns the policies; None where there is none, or it is this one."""
-        known = self._owner
-        return known.address if known is not None and known.id != self.id and known.age < LEASE else None
+    @contextmanager
+    def first(self) -> Iterator[None]:
+        """Before the start: do what one process alone may do, such as making the first key."""
+        self._wait("SELECT pg_advisory_lock(%s)", tables.FIRST)
+        try:
+            yield
+        finally:
+            tables.unlock(self._connection, tables.FIRST)
 
-    def start(self) -> None:
-        """Begin to say that this process is there."""
-        self._beat()
+    def start(self, duties: Duties) -> None:
+        """Begin to say that this process is there, and to own policies."""
+        self._duties = duties
         self._thread.start()
 
+    # From any thread
+
+    def fresh(self) -> Future[View]:
+        """What is found by a look that has not yet begun."""
+        future: Future[View] = Future()
+        self._waiting.put(future)
+        self._wake()
+        return future
+
+    def reserve(self, name: str) -> Future[bool]:
+        """Take the lock of a policy that is to be made; False where another process has it."""
+        return self._ordered(lambda: self._hold(name))
+
+    def let_go(self, name: str) -> Future[None]:
+        """Let another process have a policy that was closed, or never made."""
+        return self._ordered(lambda: self._let_go(name))
+
+    def keep(self) -> Future[None]:
+        """Give nothing up just now, though another process should own it."""
+        return self._ordered(self._keep)
+
+    def tell(self) -> Future[None]:
+        """Say to all processes that something has changed, such as a key."""
+        return self._ordered(self._tell)
+
+    def resign(self) -> Future[None]:
+        """Take no more policies, and be counted on no longer; those that are here stay until they are let go."""
+        return self._ordered(self._resign)
+
     def leave(self) -> None:
-        """Let another process own the policies."""
-        self._leaving.set()
+        """End, and let go of everything."""
+        self._leaving = True
+        self._wake()
         if self._thread.is_alive():
             self._thread.join()
-        try:
-            self._connection.execute("DELETE FROM members WHERE id = %s", (self.id,))
-        except psycopg.Error:
-            pass  # the others find out by themselves
-        finally:
-            self._connection.close()
+        with suppress(psycopg.Error):  # the others find out by themselves
+            self._connection.execute(tables.LEAVE, (self.id,))
+            self._tell()
+        self._close()
+
+    def _close(self) -> None:
+        for end in (self._connection, self._bell, self._rope):
+            end.close()
+
+    def _ordered(self, work: Callable[[], Each]) -> Future[Each]:
+        """Do something in the cluster's thread, which alone has the session."""
+        future: Future[Each] = Future()
+        self._orders.put(lambda: future.set_result(work()) if future.set_running_or_notify_cancel() else None)
+        self._wake()
+        return future
+
+    def _wake(self) -> None:
+        with suppress(OSError):  # as many wait to be heard as there is room for, or the thread has ended
+            self._rope.send(b"!", socket.MSG_DONTWAIT)
+
+    # In the cluster's thread
 
     def _live(self) -> None:
         try:
-            while not self._leaving.wait(BEAT):
-                self._beat()
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._bell, selectors.EVENT_READ)
+                selector.register(self._connection.fileno(), selectors.EVENT_READ)
+                while not self._leaving:
+                    self._work()
+                    if selector.select(max(self._due() - time.monotonic(), 0.0)):
+                        self._hear()
         except BaseException as error:
             words = f"{self._where} no longer answers ({error}): another process may own the policies by now"
-            self._fail(StoreFailed(words))
+            self._duties.fail(StoreFailed(words))
+
+    def _due(self) -> float:
+        """When to look again."""
+        return self._looked_at + (BEAT if self._waiting.empty() and not self._news else _SOON)
+
+    def _hear(self) -> None:
+        """Take in what woke this thread: a bell, or words from the server."""
+        with suppress(BlockingIOError):
+            self._bell.recv(4096, socket.MSG_DONTWAIT)
+        self._connection.pgconn.consume_input()
+        while self._connection.pgconn.notifies() is not None:
+            self._news = True
+
+    def _told(self, message: psycopg.Notify) -> None:
+        self._news = True
+
+    def _work(self) -> None:
+        for order in _all(self._orders):
+            order()
+        if time.monotonic() >= self._due():
+            self._beat()
 
     def _beat(self) -> None:
-        self._connection.execute(_JOIN, {"id": self.id, "address": self.address})
-        if not self._owns and _locked(self._connection):
-            self._own()
-        found = self._connection.execute(_OWNER).fetchone()
-        self._owner = None if found is None else Owner(*found)
-        if self._owner is not None and self._owner.id != self.id and self._owner.age > LEASE:
-            self._end_sessions(self._owner)
+        self._news, self._looked_at = False, time.monotonic()
+        asked = [future for future in _all(self._waiting) if future.set_running_or_notify_cancel()]
+        if self._serves:
+            self._connection.execute(tables.JOIN, {"id": self.id, "address": self.address})
+        found = tables.look(self._connection)
+        for gone in found.gone:
+            if gone != self.id:
+                tables.bury(self._connection, gone)
+        if self._serves:
+            self._share(found.view)
+        self.view = found.view
+        self._duties.looked(found.view, lambda prefix: settings_of(self._connection, prefix))
+        for future in asked:
+            future.set_result(found.view)
 
-    def _own(self) -> None:
-        """The lock is here: end what is left of the owner before, and claim the policies."""
-        before = self._connection.execute(_OWNER).fetchone()
-        if before is not None:
-            self._end_sessions(Owner(*before))
-        self._connection.execute(_OWN, (self.id,))
-        self._connection.execute("DELETE FROM members WHERE seen < clock_timestamp() - %s::interval", (_FORGOTTEN,))
-        self._owns = True
-        threading.Thread(target=self._claimed, name="tacit-takeover", daemon=True).start()
+    def _share(self, view: View) -> None:
+        """Take over what nobody owns, and give up what another process should own."""
+        taken = [name for name in taken_over(view, self.id) if self._hold(name)]
+        for name in taken:
+            self._duties.take(name)
+        if taken:
+            self._tell()
+        surplus = handed_over(view, self.id)
+        if surplus is not None and not self._gives:
+            self._gives = True
+            self._duties.give(surplus)
 
-    def _claimed(self) -> None:
-        try:
-            self._take_over()
-        except BaseException as error:
-            self._fail(error)
+    def _hold(self, name: str) -> bool:
+        """Whether the lock of a policy was free, and is here now."""
+        if name in self._held or not tables.lock(self._connection, tables.policy_key(name)):
+            return False
+        self._held.add(name)
+        return True
 
-    def _end_sessions(self, owner: Owner) -> None:
-        """Whatever the process has open in this database ends, and with it its transactions and locks."""
-        self._connection.execute(_END_SESSIONS, (_application(owner.id),))
+    def _let_go(self, name: str) -> None:
+        tables.unlock(self._connection, tables.policy_key(name))
+        self._held.discard(name)
+        self._keep()
+        self._tell()
+
+    def _keep(self) -> None:
+        self._gives = False
+
+    def _tell(self) -> None:
+        self._connection.execute(f"NOTIFY {tables.CHANNEL}")
+
+    def _resign(self) -> None:
+        self._serves = False
+        self._connection.execute(tables.LEAVE, (self.id,))
+        self._tell()
+
+
+def _all(waiting: queue.SimpleQueue[Each]) -> Iterator[Each]:
+    """Everything that waits by now."""
+    with suppress(queue.Empty):
+        while True:
+            yield waiting.get_nowait()
 
 
 @contextmanager
 def alone(url: str) -> Iterator[None]:
-    """Keep all others from owning the policies meanwhile; refused while a process does."""
+    """Keep all others from serving a database meanwhile; refused while a process does."""
     connection = connect(url)
     try:
-        if not _locked(connection):
-            raise StoreInUse(f"a process serves {place(url)}: end it first, and those that stand by")
+        if not tables.lock(connection, tables.SERVING):
+            raise StoreInUse(f"a process serves {place(url)}: end it first, and all others that do")
         yield
     finally:
         connection.close()
@@ -165,17 +287,6 @@ def somebody(url: str) -> str | None:
     """Where a process that serves the database listens, if any was heard of lately; each of them takes any request."""
     connection = connect(url)
     try:
-        found = connection.execute(_HEARD_OF, (LEASE,)).fetchone()
-        return None if found is None else str(found[0])
+        return tables.heard_of(connection)
     finally:
         connection.close()
-
-
-def _locked(connection: Connection) -> bool:
-    """Whether this session has the owner's lock, now or before."""
-    found = connection.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchone()
-    return found is not None and bool(found[0])
-
-
-def _application(identity: str) -> str:
-    return f"tacit {identity}"

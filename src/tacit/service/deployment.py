@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import secrets
 import threading
 import time
@@ -42,22 +41,52 @@ class Served:
 
 
 class Deployment:
-    """The policies of a store, each with its host.
+    """The policies of a store, each with its host: all of them, or with ``claim_all=False`` those that are claimed.
 
     ``clock`` counts seconds; a test passes one of its own.
     """
 
     def __init__(
-        self, store: Store, *, most_arms: int = MOST_ARMS, clock: Callable[[], float] = time.monotonic
+        self,
+        store: Store,
+        *,
+        most_arms: int = MOST_ARMS,
+        clock: Callable[[], float] = time.monotonic,
+        claim_all: bool = True,
     ) -> None:
         refuse_unfinished(store)
         self.store, self._most_arms, self._clock = store, most_arms, clock
         self._hashes = Hashes(_hash_key(store))
-        self._changing = threading.Lock()
+        self._changing, self._listing = threading.Lock(), threading.Lock()
         self.policies: dict[str, Served] = {}
-        """By name; replaced as a whole when one is added."""
-        for journal in store.journals():
-            self.policies[journal.name] = self._serve(journal, PolicyJournal(store, store.claim(journal.name)))
+        """By name; replaced as a whole when one is added or released."""
+        for journal in store.journals() if claim_all else ():
+            self.claim(journal.name)
+
+    def claim(self, name: str) -> None:
+        """Become the owner of a policy of the store, and serve it."""
+        recovery = self.store.claim(name)
+        self._list(self._serve(recovery.journal, PolicyJournal(self.store, recovery)))
+
+    def release(self, name: str, finish: Callable[[Host], None]) -> None:
+        """Serve a policy no longer: what was taken is finished, a snapshot written, and another process may claim it.
+
+        ``finish`` returns when all requests that have found the policy are carried out; none finds it any more.
+        """
+        with self._changing:
+            served = self.get(name)
+            with self._listing:  # no tick has found it and is still under way
+                self.policies = {other: each for other, each in self.policies.items() if other != name}
+            try:
+                finish(served.host)
+            except BaseException:
+                self._list(served)
+                raise
+            served.host.close()
+
+    def _list(self, served: Served) -> None:
+        with self._listing:
+            self.policies = self.policies | {served.name: served}
 
     def put(self, name: str, body: Mapping[str, Any]) -> tuple[Served, bool]:
         """Make a policy, or change the mode of one that there is; also says whether it is new.
@@ -86,7 +115,7 @@ class Deployment:
         served = self._serve(kept, journal)
         if mode != "online":
             served.host.process([SetMode(mode)])
-        self.policies = self.policies | {name: served}
+        self._list(served)
         return served
 
     def _made(self, policy: str, arguments: dict[str, Any], terms: Terms) -> Policy:
@@ -144,14 +173,11 @@ class Deployment:
             raise UnknownJournal(f"there is no policy named {name!r}")
         return found
 
-    def total_mu(self) -> float:
-        """Gaussian-DP parameter of everything that was spent on somebody who is in all policies: sqrt of sum mu^2."""
-        return math.sqrt(sum(float(served.host.published.spent_mu) ** 2 for served in self.policies.values()))
-
     def tick(self) -> None:
         """Settle what is due in all policies."""
-        for served in list(self.policies.values()):
-            served.host.tick()
+        with self._listing:
+            for served in self.policies.values():
+                served.host.tick()
 
     def close(self) -> None:
         """Write snapshots, which erase the logs of rows, and let go of the store."""

@@ -12,7 +12,7 @@ from psycopg.errors import UndefinedTable
 
 from tacit.errors import JournalExists, UnknownJournal
 from tacit.service import postgres_tables as statements
-from tacit.service.postgres_session import connect, open_tables, place
+from tacit.service.postgres_session import Connection, connect, open_tables, place
 from tacit.service.postgres_tables import Generation
 from tacit.service.seals import place_of, row_from, row_values, seal, unseal
 from tacit.service.store import Group, Journal, Lease, Recovery, Row, Store
@@ -130,8 +130,7 @@ class PostgresStore(Store):
 
     def settings(self, prefix: str) -> Mapping[str, bytes]:
         with self._reading():
-            found = self._rows(statements.SETTINGS, (prefix,))
-        return {name: unseal(name.encode(), value, f"the setting {name!r}") for name, value in found}
+            return settings_of(self._connection, prefix)
 
     def change_settings(self, put: Mapping[str, bytes], delete: Sequence[str] = ()) -> None:
         with self._transaction():
@@ -221,6 +220,12 @@ class PostgresStore(Store):
                 return _present(self._read(lease, tables.entries, (after, lease.epoch)))
 
         return checked_entries(tables.journal, journal, read)
+
+
+def settings_of(connection: Connection, prefix: str) -> dict[str, bytes]:
+    """All settings in a database whose names begin so."""
+    found = connection.execute(statements.SETTINGS, (prefix,), binary=True).fetchall()
+    return {name: unseal(name.encode(), value, f"the setting {name!r}") for name, value in found}
 
 
 def _present(found: Found) -> Found:

@@ -25,8 +25,8 @@ TABLES: Final = (
     " snapshot_seq bigint, generation bigint NOT NULL, note bytea NOT NULL) WITH (fillfactor = 20)",
     'CREATE TABLE settings (name text COLLATE "C" PRIMARY KEY, value bytea NOT NULL)',
     # processes that serve the database (tacit.service.cluster); empty after a crash of the server
-    "CREATE UNLOGGED TABLE members (id text PRIMARY KEY, address text NOT NULL, seen timestamptz NOT NULL,"
-    " owner boolean NOT NULL)",
+    "CREATE UNLOGGED TABLE members (id text PRIMARY KEY, address text NOT NULL, joined timestamptz NOT NULL,"
+    " seen timestamptz NOT NULL)",
 )
 
 ADD_JOURNAL: Final = "INSERT INTO journals (name, config) VALUES (%s, %b) ON CONFLICT DO NOTHING RETURNING id"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -66,6 +66,11 @@ class Published:
     """Every feature with its released weight; None for a policy that estimates none, or without privacy."""
     made_at: float
     """Seconds that the service had been up."""
+
+
+def composed(mus: Iterable[float]) -> float:
+    """Gaussian-DP parameter of everything that was spent on somebody who is in all policies: sqrt of sum mu^2."""
+    return math.sqrt(sum(mu * mu for mu in mus))
 
 
 def publish(

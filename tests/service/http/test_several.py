@@ -1,112 +1,80 @@
-"""Several processes on one database: any of them takes any request, and owners are replaced."""
+"""Several processes on one database: policies are shared out, any process takes any request, owners are replaced."""
 
 from __future__ import annotations
 
+import json
+import math
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
-from tacit.client import Client
 from tacit.errors import InvalidInput
 from tacit.service.http.options import Options
 from tests.cli.test_commands import tacit
-from tests.service.http.running import TWO, Running, problem
+from tests.service.http.processes import HOP, Load, another, owned, owner_of, processes, wait_until
+from tests.service.http.running import STREAM, TWO, Running, problem
 from tests.service.postgres_server import Server
 
 TAKEOVER = 5.0
 
 
-@contextmanager
-def pair(tmp_path: Path, database: str) -> Iterator[tuple[Running, Running]]:
-    """An owner and a process that stands by."""
-    owner = Running(tmp_path / "owner", database=database)
-    other = None
-    try:
-        folder = tmp_path / "other"
-        folder.mkdir(mode=0o700)
-        (folder / "admin.key").write_text(owner.key)
-        other = Running(folder, database=database)
-        yield owner, other
-    finally:
-        for process in (owner, other):
-            if process is not None and process.process.poll() is None:
-                process.kill()
+def test_every_process_takes_every_request(tmp_path: Path, database: str) -> None:
+    with processes(tmp_path, database) as found:
+        first, second = found
+        paths = {first.policy(), first.policy()}
+        assert [len(owned(process)) for process in found] == [1, 1]
+        assert owned(first) | owned(second) == paths
+        with first.client() as here, second.client() as there:
+            for path in paths:
+                _check_policy(path, here, there)
+            for address in ("/v1/policies", "/v1/privacy", "/openapi.json"):
+                assert here.get(address).json() == there.get(address).json()
+            for client in (here, there):
+                _check_shared(client, paths)
+        assert [process.stop() for process in found] == [0, 0]
 
 
-class Load:
-    """A caller that decides and rewards through one process, again and again, and remembers every answer."""
-
-    def __init__(self, through: Running, path: str) -> None:
-        self.name, self._through = path.rpartition("/")[2], through
-        self.arms: dict[str, int] = {}
-        self.slowest = 0.0
-        self.error: BaseException | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            with Client(self._through.address, self._through.key, timeout=20.0, retries=200) as client:
-                while not self._stop.is_set():
-                    start = time.monotonic()
-                    choice = client.decide(self.name, TWO)
-                    client.reward(self.name, choice, 1.0)
-                    self.slowest = max(self.slowest, time.monotonic() - start)
-                    self.arms[choice.event_id] = choice.arm
-        except BaseException as error:
-            self.error = error
-
-    def grow(self, count: int) -> None:
-        """Wait until so many more were answered."""
-        end, wanted = time.monotonic() + 30.0, len(self.arms) + count
-        while len(self.arms) < wanted and self.error is None:
-            assert time.monotonic() < end
-            time.sleep(0.01)
-
-    def finish(self) -> None:
-        self._stop.set()
-        self._thread.join()
-        assert self.error is None, repr(self.error)
-
-    def check_kept(self, path: str) -> None:
-        """Every decision is known with its arm and its reward, and there are no others."""
-        with self._through.client() as client:
-            assert client.get(path).json()["decisions"] == len(self.arms)
-            for event, arm in self.arms.items():
-                again = client.post(f"{path}/decisions", json={"contexts": TWO, "event_id": event})
-                assert (again.status_code, again.json()["arm"]) == (200, arm)
-                assert client.put(f"{path}/decisions/{event}/reward", json={"reward": 1.0}).status_code == 200
+def _check_policy(path: str, here: httpx.Client, there: httpx.Client) -> None:
+    asked = {"contexts": TWO, "event_id": "a/b ü"}
+    made = there.post(f"{path}/decisions", json=asked)
+    assert made.status_code == 201
+    assert here.post(f"{path}/decisions", json=asked).json() == made.json()
+    for client, status in ((there, 201), (here, 200)):
+        answer = client.put(f"{path}/decisions/a%2Fb%20%C3%BC/reward", json={"reward": 1.0})
+        assert answer.status_code == status
+    assert there.get(path).json() == here.get(path).json()
+    assert there.head(path).status_code == here.head(path).status_code == 200
+    for client in (here, there):
+        problem(client.post(f"{path}/decisions", json={"contexts": []}), 422, "invalid")
+        problem(client.get("/v1/policies/no-such"), 404, "unknown-policy")
+        problem(client.delete(path), 405, "method")
+        problem(client.get(path, headers={"Authorization": "Bearer no"}), 401, "key")
+    statuses = {client.get(path, headers=HOP).status_code for client in (here, there)}
+    assert statuses == {200, 503}  # a request is passed on once
 
 
-def test_process_that_stands_by_takes_every_request(tmp_path: Path, database: str) -> None:
-    with pair(tmp_path, database) as (owner, other):
-        path = other.policy()
-        with other.client() as there, owner.client() as here:
-            made = there.post(f"{path}/decisions", json={"contexts": TWO, "event_id": "a/b ü"})
-            assert made.status_code == 201
-            assert here.post(f"{path}/decisions", json={"contexts": TWO, "event_id": "a/b ü"}).json() == made.json()
-            assert there.put(f"{path}/decisions/a%2Fb%20%C3%BC/reward", json={"reward": 1.0}).status_code == 201
-            assert there.get(path).json() == here.get(path).json()
-            assert there.get("/v1/policies").json() == here.get("/v1/policies").json()
-            assert there.get("/").text == here.get("/").text
-            assert there.head("/").status_code == here.head("/").status_code
-            for address in ("/healthz", "/readyz"):
-                assert there.get(address).json() == {"status": "ok"}
-            problem(there.get("/v1/policies", headers={"Tacit-Hop": "1"}), 503, "no-owner")
-            problem(there.post(f"{path}/decisions", json={"contexts": []}), 422, "invalid")
-            with there.stream("GET", "/v1/live") as stream:
-                assert next(stream.iter_lines()).startswith("data: ")
-        with other.client("") as nobody:
-            problem(nobody.get("/v1/policies"), 401, "key")
-        assert other.stop() == 0
-        assert owner.stop() == 0
+def _check_shared(client: httpx.Client, paths: set[str]) -> None:
+    names = sorted(path.rpartition("/")[2] for path in paths)
+    total = client.get("/v1/privacy").json()
+    assert sorted(total["policies"]) == names
+    mus = [report["spent_mu"] for report in total["policies"].values()]
+    assert total["mu"] == pytest.approx(math.hypot(*mus))
+    with client.stream("GET", "/v1/live") as stream:
+        assert _names(next(stream.iter_lines())) == names
+    assert client.get("/").status_code == 200
+    for address in ("/healthz", "/readyz"):
+        assert client.get(address).json() == {"status": "ok"}
+
+
+def _names(line: str) -> list[str]:
+    """The policies in a line of a live stream."""
+    return [each["name"] for each in json.loads(line.removeprefix("data: "))["policies"]]
 
 
 def _killed(owner: Running) -> None:
@@ -121,22 +89,130 @@ def _paused(owner: Running) -> None:
     owner.process.send_signal(signal.SIGSTOP)
 
 
-@pytest.mark.parametrize(("leave", "within"), [(_killed, TAKEOVER), (_stopped, TAKEOVER), (_paused, 2 * TAKEOVER)])
+@pytest.mark.parametrize(
+    ("leave", "within", "retries"), [(_killed, TAKEOVER, 200), (_stopped, 2.0, 0), (_paused, 2 * TAKEOVER, 200)]
+)
 def test_owner_is_replaced_and_nothing_is_lost(
-    tmp_path: Path, database: str, leave: Callable[[Running], None], within: float
+    tmp_path: Path, database: str, leave: Callable[[Running], None], within: float, retries: int
 ) -> None:
-    with pair(tmp_path, database) as (owner, other):
-        path = owner.policy(reward_wait=1000.0)
-        load = Load(other, path)
-        load.grow(20)
+    with processes(tmp_path, database) as found:
+        stays = found[0]
+        paths = {stays.policy(reward_wait=1000.0), stays.policy(reward_wait=1000.0)}
+        (path,) = paths - owned(stays)
+        owner = owner_of(path, found)
+        loads = [Load(stays, path, retries=retries), Load(stays, *owned(stays), retries=0)]
+        for load in loads:
+            load.grow(10)
         leave(owner)
-        load.grow(20)
+        for load in loads:
+            load.grow(10)
         if leave is _paused:
             owner.process.send_signal(signal.SIGCONT)  # finds its sessions ended, and ends
             assert owner.wait() == 70
-        load.finish()
-        assert load.slowest < within
-        load.check_kept(path)
+        if leave is _stopped:
+            assert "has handed a policy over" in owner.log.read_text()
+        for load in loads:
+            load.finish()
+            load.check_kept()
+        assert loads[0].slowest < within
+        assert loads[1].slowest < 2.0  # of its owner nothing has changed
+        assert owned(stays) == paths
+
+
+def test_process_that_joins_gets_its_share(tmp_path: Path, database: str) -> None:
+    """Callers without retries see nothing but a delay."""
+    with processes(tmp_path, database, 1) as found:
+        loads = [Load(found[0], found[0].policy(reward_wait=1000.0), retries=0) for _ in range(3)]
+        found.append(another(tmp_path, database, found[0]))
+        wait_until(lambda: len(owned(found[1])) == 1)
+        for load in loads:
+            load.grow(10)
+            load.finish()
+            load.check_kept()
+        assert [len(owned(process)) for process in found] == [2, 1]
+        assert found[1].stop() == 0  # and gives it back
+        assert owned(found[0]) == {load.path for load in loads}
+
+
+def test_lists_are_whole_or_refused(tmp_path: Path, database: str) -> None:
+    with processes(tmp_path, database) as found:
+        asked = found[0]
+        paths = {asked.policy(), asked.policy()}
+        (path,) = paths - owned(asked)
+        paused = owner_of(path, found)
+        with asked.client() as client, client.stream("GET", "/v1/live") as stream, ThreadPoolExecutor(2) as threads:
+            lines = (line for line in stream.iter_lines() if line.startswith("data: "))
+            assert len(_names(next(lines))) == 2
+            paused.process.send_signal(signal.SIGSTOP)
+            rounds: list[list[int]] = []
+            while not rounds or rounds[-1] != [200, 200]:
+                answers = list(threads.map(client.get, ("/v1/policies", "/v1/privacy")))
+                rounds.append([_whole_or_refused(answer) for answer in answers])
+                assert len(rounds) < 10
+            assert rounds[0] == [503, 503]
+            assert client.post(f"{path}/decisions", json={"contexts": TWO}).status_code == 201
+            assert len(_names(next(lines))) == 2  # on the same connection
+        paused.kill()
+
+
+def _whole_or_refused(answer: httpx.Response) -> int:
+    if answer.status_code == 503:
+        problem(answer, 503, "no-owner")
+        assert int(answer.headers["retry-after"]) >= 1
+    else:
+        assert len(answer.json()["policies"]) == 2
+    return answer.status_code
+
+
+def test_keys_are_the_same_everywhere(tmp_path: Path, database: str) -> None:
+    with processes(tmp_path, database) as found:
+        first, second = found
+        paths = [first.policy(), first.policy()]
+        key = first.new_key("decide", "read")
+        with second.client(key) as there, first.client() as admin:
+            for path in paths:  # at once, whoever owns the policy
+                assert there.post(f"{path}/decisions", json={"contexts": TWO}).status_code == 201
+            with second.client() as other:
+                listed = other.get("/v1/keys").json()
+            assert listed == admin.get("/v1/keys").json()
+            name = listed["keys"][-1]["name"]
+            with there.stream("GET", "/v1/live") as stream:
+                assert admin.delete(f"/v1/keys/{name}").status_code == 204
+                revoked = time.monotonic()
+                wait_until(lambda: all(_refused(there, path) for path in [*paths, "/v1/policies"]), 1.0)
+                assert all(not line or line.startswith("data: ") for line in stream.iter_lines())  # it ends
+                assert time.monotonic() - revoked < 5.0
+
+
+def _refused(client: httpx.Client, path: str) -> bool:
+    answer = client.get(path)
+    assert answer.status_code in (200, 401)
+    return answer.status_code == 401
+
+
+def test_processes_that_start_together_and_make_the_same_policy_together(tmp_path: Path, database: str) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        started = list(threads.map(lambda name: Running(tmp_path / name, database=database), ("a", "b")))
+        try:
+            (first,) = (process for process in started if process.key)  # of the two one has made a key
+            statuses = list(threads.map(lambda n: _put(started[n % 2], first.key, STREAM), range(8)))
+            assert sorted(statuses) == [200] * 7 + [201]
+            others = list(threads.map(lambda n: _put(started[n % 2], first.key, STREAM | {"epsilon": 2.0}), range(2)))
+            assert others == [409, 409]
+        finally:
+            for process in started:
+                process.kill()
+
+
+def _put(through: Running, key: str, body: dict[str, Any]) -> int:
+    """The status of a request that is made again as long as it is told to."""
+    with through.client(key) as client:
+        for _ in range(50):
+            answer = client.put("/v1/policies/same", json=body)
+            if answer.status_code != 503:
+                break
+            time.sleep(0.1)
+        return answer.status_code
 
 
 @pytest.mark.parametrize(
@@ -157,38 +233,16 @@ def test_address_must_be_one_that_others_reach(options: dict[str, str], words: s
 
 def test_backups_need_a_database_that_nobody_serves(tmp_path: Path, postgres: Server, database: str) -> None:
     file = str(tmp_path / "backup")
-    owner = Running(tmp_path / "owner", database=database)
-    path = owner.policy()
-    refused = tacit("backup", database, file, code=2)
-    assert "a process serves the database" in " ".join(refused.output.split())
-    with owner.client() as client:
-        assert client.post(f"{path}/decisions", json={"contexts": TWO}).status_code == 201  # nobody has claimed it
-    assert owner.stop() == 0
+    with processes(tmp_path, database) as found:
+        path = found[0].policy()
+        for process in found:  # the other one owns nothing, and serves all the same
+            refused = tacit("backup", database, file, code=2)
+            assert "a process serves the database" in " ".join(refused.output.split())
+            with process.client() as client:
+                assert client.post(f"{path}/decisions", json={"contexts": TWO}).status_code == 201  # it is still served
+            assert process.stop() == 0
     assert "1 policies" in tacit("backup", database, file).output
     with postgres.database() as other:
         assert "1 policies are in the database" in " ".join(tacit("restore", file, other).output.split())
-        restored = Running(tmp_path / "restored", database=other)
-        with restored.client() as client:
-            assert client.get(path).json()["decisions"] == 1
-        assert restored.stop() == 0
-
-
-def test_without_any_owner_callers_are_told_to_come_again(tmp_path: Path, database: str) -> None:
-    with pair(tmp_path, database) as (owner, other):
-        path = owner.policy()
-        owner.process.send_signal(signal.SIGSTOP)
-        end = time.monotonic() + 20.0
-        with other.client() as client:
-            while (found := _asked(client, path)).status_code != 201:
-                assert found.status_code == 503
-                assert int(found.headers["retry-after"]) >= 1
-                assert time.monotonic() < end
-        owner.kill()
-
-
-def _asked(client: httpx.Client, path: str) -> httpx.Response:
-    """A decision, or what comes in its place: the owner may be paused with the request in its hands."""
-    try:
-        return client.post(f"{path}/decisions", json={"contexts": TWO}, timeout=1.0)
-    except httpx.TimeoutException:
-        return httpx.Response(503, headers={"retry-after": "1"})
+        with Running(tmp_path / "restored", database=other) as restored, restored.client() as client:
+            assert client.get(path).json()["decisions"] == 2

@@ -57,7 +57,7 @@ async def put_policy(service: Service, request: Request) -> Response:
     await aside(partial(_check_size, service, name, body))
     async with _alone(service):
         before = _last_change(service.deployment.policies.get(name))
-        served, new = await _changed(service, service.deployment.put, name, body)
+        served, new = await _changed(service, _put, service, name, body)
         last = _last_change(served)
     if last is not None and last != before:
         service.log.say("mode", policy=name, number=last.number, mode=last.mode, decisions=last.decisions)
@@ -68,6 +68,11 @@ def _last_change(served: Served | None) -> ModeChange | None:
     """The newest change of a policy's mode, which only its host's owner makes, one at a time."""
     modes = () if served is None else served.host.published.modes
     return modes[-1] if modes else None
+
+
+def _put(service: Service, name: str, body: dict[str, Any]) -> tuple[Served, bool]:
+    with service.neighbours.making(name):
+        return service.deployment.put(name, body)
 
 
 @asynccontextmanager
@@ -92,7 +97,7 @@ def _check_size(service: Service, name: str, body: dict[str, Any]) -> None:
     dim, most = _dim(body), service.options.most_dim
     if dim > most:
         raise InvalidInput(f"dim must be at most {most} here, not {dim}; the option most_dim says so")
-    if name not in service.deployment.policies and len(service.deployment.policies) >= service.options.most_policies:
+    if name not in service.names and len(service.names) >= service.options.most_policies:
         raise Problem(409, "too-many-policies", f"there are {service.options.most_policies} policies, the most allowed")
 
 
@@ -110,15 +115,18 @@ def _described(key: Key) -> dict[str, Any]:
 
 async def keys(service: Service, request: Request) -> Response:
     """All keys, without their secret parts."""
+    await service.neighbours.fresh()
     return answer(KeyList([KeyDocument(**_described(key)) for key in service.keyring.all()]))
 
 
 async def add_key(service: Service, request: Request) -> Response:
     """Make a key; this answer is the only place where it is ever shown."""
     asked = decoded(KEY, await json_body(request.scope["headers"], request.receive, service.options))
+    await service.neighbours.fresh()
     if any(key.name == asked.name for key in service.keyring.all()):
         raise Problem(409, "key-exists", "there is a key of this name: revoke it first, or choose another name")
     text, key = await _changed(service, service.keyring.add, asked.name, asked.scopes, asked.namespace, asked.rate)
+    service.neighbours.tell()
     return answer(NewKey(**_described(key), key=text), 201)
 
 
@@ -126,4 +134,5 @@ async def revoke_key(service: Service, request: Request) -> Response:
     """Forget a key: whoever holds it is refused from now on."""
     if not await _changed(service, service.keyring.revoke, request.path_params["key_name"]):
         raise Problem(404, "unknown-key", "there is no key of this name")
+    service.neighbours.tell()
     return Response(status_code=204, headers=COMMON)

@@ -77,7 +77,7 @@ async def _body(service: Service, scope: ASGIScope, receive: Receive) -> bytes:
 async def decide(service: Service, key: Key, parts: Parts, scope: ASGIScope, receive: Receive) -> tuple[int, bytes]:
     """An arm for one user."""
     body = await _body(service, scope, receive)
-    served = service.deployment.get(parts[0])
+    served = service.served(parts[0])
     identity, request = _admitted(served, key, decoded(DECISION, body))
     (answer,) = await service.writer.carry_out(served.host, (request,))
     if isinstance(answer, Refusal):
@@ -105,7 +105,7 @@ async def decide_batch(
 ) -> tuple[int, bytes]:
     """An arm for each of many users; a bad request gets its own error and does not touch the others."""
     body = await _body(service, scope, receive)
-    served = service.deployment.get(parts[0])
+    served = service.served(parts[0])
     asked = decoded(BATCH, body).requests
     if len(asked) > service.options.most_batch:
         raise InvalidInput(f"at most {service.options.most_batch} requests are taken at once, not {len(asked)}")
@@ -138,7 +138,7 @@ def _entry(found: tuple[str, Decide] | Problem, answered: Callable[[], Answer | 
 async def reward(service: Service, key: Key, parts: Parts, scope: ASGIScope, receive: Receive) -> tuple[int, bytes]:
     """What a decision has earned, or that its arm was never shown."""
     body = await _body(service, scope, receive)
-    served, identity = service.deployment.get(parts[0]), parts[1]
+    served, identity = service.served(parts[0]), parts[1]
     told = decoded(REWARD, body)
     request = served.intake.reward(key.namespace, identity, reward=told.reward, abandoned=told.abandoned, arm=told.arm)
     (answer,) = await service.writer.carry_out(served.host, (request,))

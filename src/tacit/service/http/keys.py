@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -61,10 +61,25 @@ class Keyring:
     """All keys of a deployment, in memory and in the store."""
 
     def __init__(self, store: Store) -> None:
-        self._store, self._changing = store, threading.Lock()
-        held = (_read(name, value) for name, value in store.settings(_SETTING).items())
-        self._keys: dict[bytes, _Held] = {each.digest: each for each in held}
+        self._store, self._changing, self._replacing = store, threading.Lock(), threading.Lock()
+        self._keys = self._stored()
         """By digest; replaced as a whole when one is added or revoked."""
+
+    def refresh(self, read: Callable[[str], Mapping[str, bytes]]) -> None:
+        """Take over what other processes have changed; ``read`` gives the settings of the store, as they are now."""
+        before = self._keys
+        found = _held(read(_SETTING))
+        with self._replacing:
+            if self._keys is before and found != before:  # a key may have been changed here: the next time will tell
+                self._keys = found
+
+    def _replace(self, change: Callable[[dict[bytes, _Held]], dict[bytes, _Held]]) -> None:
+        with self._replacing:
+            self._keys = change(self._keys)
+
+    def _stored(self) -> dict[bytes, _Held]:
+        """All keys as the store has them: another process may have changed some."""
+        return _held(self._store.settings(_SETTING))
 
     def holder(self, authorization: bytes | None) -> Key | None:
         """The key of an ``Authorization`` header, if there is one that is known."""
@@ -102,20 +117,26 @@ class Keyring:
             checked_rate(rate),
         )
         with self._changing:
-            if any(other.name == name for other in self.all()):
+            if any(held.key.name == name for held in self._stored().values()):
                 raise InvalidInput(f"there is a key named {name!r} already: revoke it first, or choose another name")
             digest = hashlib.sha256(text.encode()).digest()
             self._store.change_settings({_SETTING + digest.hex(): json.dumps(asdict(key)).encode()})
-            self._keys = self._keys | {digest: _Held(digest, key)}
+            self._replace(lambda keys: keys | {digest: _Held(digest, key)})
         return key
 
     def revoke(self, name: str) -> bool:
         """Forget a key; False where there is none of this name."""
         with self._changing:
-            found = [digest for digest, held in self._keys.items() if held.key.name == name]
+            found = [digest for digest, held in self._stored().items() if held.key.name == name]
             self._store.change_settings({}, [_SETTING + digest.hex() for digest in found])
-            self._keys = {digest: held for digest, held in self._keys.items() if digest not in found}
+            self._replace(lambda keys: {digest: held for digest, held in keys.items() if digest not in found})
         return bool(found)
+
+
+def _held(settings: Mapping[str, bytes]) -> dict[bytes, _Held]:
+    """The keys in these settings, by digest."""
+    held = (_read(name, value) for name, value in settings.items())
+    return {each.digest: each for each in held}
 
 
 def _read(setting: str, value: bytes) -> _Held:

@@ -44,7 +44,15 @@ _BODY: Final = (400, 408, 413, 415, 422)
 _DECIDED: Final = {200: bodies.Decided, 201: bodies.Decided}
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    Operation("GET", "/v1/policies", "All policies.", "read", reads.policies, answers={200: bodies.PolicyList}),
+    Operation(
+        "GET",
+        "/v1/policies",
+        "All policies.",
+        "read",
+        reads.policies,
+        answers={200: bodies.PolicyList},
+        problems=(503,),
+    ),
     Operation(
         "GET",
         "/v1/policies/{name}",
@@ -52,7 +60,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "read",
         reads.policy,
         answers={200: bodies.PolicyDocument},
-        problems=(404,),
+        problems=(404, 503),
     ),
     Operation(
         "PUT",
@@ -101,7 +109,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "read",
         reads.privacy,
         answers={200: _FREE},
-        problems=(404,),
+        problems=(404, 503),
     ),
     Operation(
         "GET",
@@ -110,7 +118,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "read",
         reads.history,
         answers={200: bodies.History},
-        problems=(404,),
+        problems=(404, 503),
     ),
     Operation(
         "GET",
@@ -119,7 +127,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "read",
         reads.explanation,
         answers={200: _FREE},
-        problems=(404,),
+        problems=(404, 503),
     ),
     Operation(
         "GET",
@@ -128,6 +136,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "read",
         reads.total_privacy,
         answers={200: bodies.TotalPrivacy},
+        problems=(503,),
     ),
     Operation(
         "GET",

@@ -102,6 +102,12 @@ def stopping() -> Problem:
     return Problem(503, "stopping", "the service is stopping: try again with the same event_id", {"Retry-After": "2"})
 
 
+def no_owner() -> Problem:
+    """Nobody owns a policy at this moment."""
+    detail = "no process owns this policy at this moment; one of them takes over within seconds. Nothing was changed"
+    return Problem(503, "no-owner", detail, {"Retry-After": "1"})
+
+
 def too_large(bound: int) -> Problem:
     """A body that is longer than anything that is taken."""
     return Problem(413, "too-large", f"a body has at most {bound} bytes", {"Connection": "close"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -24,9 +24,10 @@ from tacit.service.http.bodies import (
     TotalPrivacy,
     encode,
 )
+from tacit.service.http.neighbours import Part
 from tacit.service.http.problems import Problem, overloaded
 from tacit.service.http.state import Service
-from tacit.service.published import Published
+from tacit.service.published import Published, composed
 
 _LOOK: Final = 1.0
 """Seconds between looks at what has changed."""
@@ -35,7 +36,7 @@ _SHORT: Final = ("target_epsilon", "delta", "spent_epsilon", "spent_mu", "remain
 
 
 def _served(service: Service, request: Request) -> Served:
-    return service.deployment.get(request.path_params["name"])
+    return service.served(request.path_params["name"])
 
 
 def document(served: Served) -> PolicyDocument:
@@ -59,9 +60,24 @@ def _health(seen: Published) -> dict[str, Any]:
     return {"status": "off" if seen.mode == "off" else "ok", "warnings": list(seen.privacy.get("warnings", ()))}
 
 
+def _own(service: Service, shown: Callable[[Served], Any]) -> Part:
+    """Something of each policy of this process."""
+    return {name: shown(served) for name, served in service.deployment.policies.items()}
+
+
+async def _together(
+    service: Service, request: Request, shown: Callable[[Served], Any], whole: Callable[[Part], Any]
+) -> Response:
+    """An answer about all policies: ``whole`` makes it of what is shown of each, in whatever process."""
+    if service.neighbours.is_part(request.scope):
+        return answer(_own(service, shown))
+    found = await service.neighbours.whole(request.scope, lambda: _own(service, shown))
+    return answer(whole(dict(sorted(found.items()))))
+
+
 async def policies(service: Service, request: Request) -> Response:
     """All policies."""
-    return answer(PolicyList([document(served) for _, served in sorted(service.deployment.policies.items())]))
+    return await _together(service, request, document, lambda found: PolicyList(list(found.values())))
 
 
 async def policy(service: Service, request: Request) -> Response:
@@ -76,13 +92,21 @@ async def privacy(service: Service, request: Request) -> Response:
 
 async def total_privacy(service: Service, request: Request) -> Response:
     """What all policies have spent together: users may be in several."""
-    served = service.deployment.policies
-    reports = {name: dict(each.host.published.privacy) for name, each in sorted(served.items())}
-    mu = service.deployment.total_mu()
+    return await _together(service, request, _spending, _total)
+
+
+def _spending(served: Served) -> dict[str, Any]:
+    seen = served.host.published
+    return {"mu": seen.spent_mu if math.isfinite(seen.spent_mu) else None, "report": dict(seen.privacy)}
+
+
+def _total(found: Part) -> TotalPrivacy:
+    reports = {name: each["report"] for name, each in found.items()}
+    mu = composed(math.inf if each["mu"] is None else each["mu"] for each in found.values())
     deltas = [float(report["delta"]) for report in reports.values() if report.get("delta")]
     delta = max(deltas, default=None)
     epsilon = epsilon_from(mu, delta) if delta is not None and math.isfinite(mu) else None
-    return answer(TotalPrivacy(mu if math.isfinite(mu) else None, epsilon, delta, reports))
+    return TotalPrivacy(mu if math.isfinite(mu) else None, epsilon, delta, reports)
 
 
 async def history(service: Service, request: Request) -> Response:
@@ -115,19 +139,22 @@ async def readyz(service: Service, request: Request) -> Response:
 
 async def live(service: Service, request: Request) -> Response:
     """A stream of summaries: one at once, then one whenever something was published, at most one a second."""
+    if service.neighbours.is_part(request.scope):
+        return answer(_own(service, _summary))
     if service.live >= service.options.most_live:
         raise overloaded()
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_changes(service), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_changes(service, request), media_type="text/event-stream", headers=headers)
 
 
-async def _changes(service: Service) -> AsyncIterator[bytes]:
+async def _changes(service: Service, request: Request) -> AsyncIterator[bytes]:
+    """Nothing new is said while a policy has no owner, nor anything at all to a key that was revoked."""
     service.live += 1
     try:
         shown, said_at = b"", time.monotonic()
-        while not service.stopping.is_set():
-            summary = encode({"policies": [_summary(each) for _, each in sorted(service.deployment.policies.items())]})
-            if summary != shown:
+        while not service.stopping.is_set() and service.keyring.holder(_key(request)) is not None:
+            summary = await _summaries(service, request)
+            if summary not in (shown, b""):
                 shown, said_at = summary, time.monotonic()
                 yield b"data: " + summary + b"\n\n"
             elif time.monotonic() - said_at >= _HEARTBEAT:
@@ -136,6 +163,19 @@ async def _changes(service: Service) -> AsyncIterator[bytes]:
             await _pause(service.stopping)
     finally:
         service.live -= 1
+
+
+def _key(request: Request) -> bytes:
+    return request.headers.get("authorization", "").encode("latin-1")
+
+
+async def _summaries(service: Service, request: Request) -> bytes:
+    """What is said of all policies; nothing where one of them cannot be asked."""
+    try:
+        found = await service.neighbours.whole(request.scope, lambda: _own(service, _summary), age=_LOOK)
+    except Problem:
+        return b""
+    return encode({"policies": [each for _, each in sorted(found.items())]})
 
 
 async def _pause(stopping: asyncio.Event) -> None:

@@ -154,6 +154,10 @@ class Server(uvicorn.Server):
         """Begin to listen, and say so."""
         asyncio.get_running_loop().set_exception_handler(self._unhandled)
         await super().startup(sockets)
+        await self.announce()
+
+    async def announce(self) -> None:
+        """Say where requests are taken."""
         (Path(self._service.options.data) / ADDRESS_FILE).write_text(self._address + "\n")
         self._service.log.say("serving", page=f"{self._address}/")
         print(f"listening on {self._address}", flush=True)

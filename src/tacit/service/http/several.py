@@ -1,93 +1,158 @@
-"""`serve` on a PostgreSQL database: one of several processes owns the policies, the others pass requests on to it."""
+"""`serve` on a PostgreSQL database: each policy has one owner among several processes, and any of them is asked."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from dataclasses import dataclass, field
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from tacit._compile import compiling_now
 from tacit.errors import InvalidInput
-from tacit.service.cluster import Cluster
+from tacit.service.cluster import Cluster, Read
 from tacit.service.deployment import Deployment
+from tacit.service.host import Host
 from tacit.service.http.app import App
+from tacit.service.http.exchange import Exchange
 from tacit.service.http.keys import Keyring, first_key
 from tacit.service.http.logs import Log
+from tacit.service.http.moves import Moves
 from tacit.service.http.options import ADDRESS_FILE, Options
-from tacit.service.http.receiving import ASGIApplication, ASGIScope, Receive, Send
+from tacit.service.http.others import Others
 from tacit.service.http.relay import Relay
+from tacit.service.http.routing import Router
 from tacit.service.http.server import Server, address_of, listen
 from tacit.service.http.state import Service
 from tacit.service.http.threads import finished_in
 from tacit.service.http.writer import Writer, end_process
 from tacit.service.journal import described
 from tacit.service.postgres_store import PostgresStore
+from tacit.service.sharing import View
 from tacit.service.warming import warm
 
 _MODE: Final = 0o700
 _EVERYWHERE: Final = ("0.0.0.0", "::")
-_LOOK: Final = 0.05
-"""Seconds between looks at whether somebody answers."""
+_LOOK: Final = 0.02
+"""Seconds between looks at whether everything is served."""
+_START: Final = 20.0
+"""Seconds after which a start goes on though some policy has no owner; `/readyz` says so."""
 
 
-@dataclass
 class Process:
-    """One process on the database: it stands by first, and may own the policies later."""
+    """One process on the database."""
 
-    options: Options
-    log: Log
-    address: str
-    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    def __init__(self, options: Options, log: Log, address: str) -> None:
+        self.options, self.log, self.address = options, log, address
+        self._cluster = Cluster(options.database, reached_at(options, address))
+        try:
+            with self._cluster.first():
+                deployment, keyring = self._opened()
+        except BaseException:
+            self._cluster.leave()
+            raise
+        exchange, self._writer = Exchange(), Writer(deployment, log, options.most_waiting, quick=0.0)
+        self.service = Service(deployment, keyring, self._writer, log, options)
+        self.service.neighbours = Others(self._cluster, deployment, exchange)
+        relay = Relay(exchange, self.service.stopping)
+        self.app = Router(self.service, App(self.service), self._cluster, relay)
+        self._moves = Moves(deployment, self._cluster, self, log)
 
-    def __post_init__(self) -> None:
-        reached = reached_at(self.options, self.address)
-        self._cluster = Cluster(self.options.database, reached, self._take_over, self._fail)
-        self._app: ASGIApplication = Relay(lambda: self._cluster.owner, self.stopping, self.options)
-        self._deployment: Deployment | None = None
-        self._writer: Writer | None = None
-        self._ready = threading.Event()
-
-    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        """Answer one request, or pass it on."""
-        await self._app(scope, receive, send)
-
-    def start(self) -> None:
-        """Join the others; returns when this process, or another one, answers."""
-        self._cluster.start()
-        while not self._ready.wait(_LOOK) and self._cluster.owner is None:
-            pass
-
-    def _take_over(self) -> None:
-        """In a thread: claim all policies, and answer from now on.
-
-        Kernels of policies that are younger than this process begin interpreted, as those of new policies do.
-        """
+    def _opened(self) -> tuple[Deployment, Keyring]:
+        """Nothing is claimed yet; at the very first start of all processes a key is made."""
         store = PostgresStore(self.options.database, application=self._cluster.application)
-        deployment = self._deployment = Deployment(store, most_arms=self.options.most_arms)
-        keyring = Keyring(store)
-        path = first_key(keyring, Path(self.options.data))
+        try:
+            deployment = Deployment(store, most_arms=self.options.most_arms, claim_all=False)
+            keyring = Keyring(store)
+            path = first_key(keyring, Path(self.options.data))
+        except BaseException:
+            store.close()
+            raise
         if path is not None:
             self.log.say("an admin key was made", file=str(path))
-        writer = self._writer = Writer(deployment, self.log, self.options.most_waiting)
-        service = Service(deployment, keyring, writer, self.log, self.options, stopping=self.stopping)
-        writer.start()
-        self._app = App(service)
-        self._ready.set()
-        self.log.say("owns the policies")
+        return deployment, keyring
 
-    def _fail(self, error: BaseException) -> None:
-        end_process(self.log, error)
+    async def begin(self, exiting: Callable[[], bool]) -> None:
+        """Join the others; returns when every policy has an owner, or this process is told to end."""
+        self._loop = asyncio.get_running_loop()
+        self._writer.start()
+        self._moves.start()
+        self._cluster.start(self)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_START):
+                while not (self.service.neighbours.ready() or exiting()):
+                    await asyncio.sleep(_LOOK)
+
+    async def hand_over(self) -> None:
+        """Let other processes have all policies, while requests are still taken and passed on."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.options.stop_seconds):
+                await asyncio.wrap_future(self._cluster.resign())
+                await asyncio.wrap_future(self._moves.give_all())
 
     def end(self) -> None:
-        """Finish what was taken, write snapshots, and let another process own the policies."""
-        if self._writer is not None:
-            self._writer.stop()
-        if self._deployment is not None and not finished_in(self.options.stop_seconds, self._deployment.close):
+        """Finish what was taken, write snapshots of what nobody has taken over, and be gone."""
+        self._writer.stop()
+        if not finished_in(self.options.stop_seconds, self.service.deployment.close):
             self.log.say("stopped without a snapshot; what was answered is kept")
         self._cluster.leave()
+
+    # Duties, in the cluster's thread
+
+    def take(self, name: str) -> None:
+        self._moves.take(name)
+
+    def give(self, name: str) -> None:
+        self._moves.give(name)
+
+    def looked(self, view: View, read: Read) -> None:
+        self.service.keyring.refresh(read)
+        self.moved()
+
+    def fail(self, error: BaseException) -> None:
+        end_process(self.log, error)
+
+    # What is done while policies move, in the thread for that
+
+    @contextmanager
+    def leaving(self, name: str) -> Iterator[None]:
+        self._in_loop(self.app.begin_to_leave(name))
+        try:
+            yield
+        finally:
+            self.app.leave(name)
+
+    def finish(self, host: Host) -> None:
+        """Wait until the writer has carried out all that was asked of a host: a request for nothing comes last."""
+        self._in_loop(self._writer.carry_out(host, ()))
+
+    def moved(self) -> None:
+        """Wake up requests that wait for an owner."""
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self.app.news.spread)
+
+    def _in_loop(self, work: Coroutine[Any, Any, object]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+class _Server(Server):
+    """A server that owns policies between its start and its end."""
+
+    def __init__(self, process: Process) -> None:
+        super().__init__(process.app, process.service, process.address)
+        self._process = process
+
+    async def announce(self) -> None:
+        """Say where requests are taken, once they can be answered."""
+        await self._process.begin(lambda: self.should_exit)
+        await super().announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Hand everything over before the first request is refused."""
+        await self._process.hand_over()
+        await super().shutdown(sockets)
 
 
 def reached_at(options: Options, listening: str) -> str:
@@ -110,9 +175,8 @@ def serve_database(options: Options) -> None:
         with compiling_now():
             _warm(options.database)
         process = Process(options, log, address_of(listener, options))
-        process.start()
         try:
-            Server(process, process, process.address).run([listener])
+            _Server(process).run([listener])
         finally:
             process.end()
     finally:
@@ -122,7 +186,10 @@ def serve_database(options: Options) -> None:
 
 
 def _warm(database: str) -> None:
-    """Compile the kernels of all policies before anybody waits for them: a takeover takes seconds."""
+    """Compile the kernels of all policies before anybody waits for them: a takeover takes seconds.
+
+    Kernels of policies that are younger than this process begin interpreted, as those of new policies do.
+    """
     store = PostgresStore(database)
     try:
         for journal in store.journals():

@@ -1,0 +1,108 @@
+"""Several processes on one database, and callers that go on whatever happens to one of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from tacit.client import Client
+from tests.service.http.running import TWO, Running
+
+HOP = {"Tacit-Hop": "1"}
+PAUSE = 0.02
+"""Seconds between two decisions of a caller: so there are not too many to be looked for afterwards."""
+
+
+def another(tmp_path: Path, database: str, first: Running, name: str = "other") -> Running:
+    """A process on the database of the first one, with its key."""
+    folder = tmp_path / name
+    folder.mkdir(mode=0o700)
+    (folder / "admin.key").write_text(first.key)
+    return Running(folder, database=database)
+
+
+@contextmanager
+def processes(tmp_path: Path, database: str, count: int = 2) -> Iterator[list[Running]]:
+    """Processes that are ended in any case; more may be added."""
+    found = [Running(tmp_path / "first", database=database)]
+    try:
+        while len(found) < count:
+            found.append(another(tmp_path, database, found[0], f"process{len(found)}"))
+        yield found
+    finally:
+        for process in found:
+            if process.process.poll() is None:
+                process.kill()
+
+
+def owned(process: Running) -> set[str]:
+    """Paths of the policies that a process owns."""
+    with process.client() as client:
+        return {f"/v1/policies/{name}" for name in client.get("/v1/policies", headers=HOP).json()}
+
+
+def owner_of(path: str, found: list[Running]) -> Running:
+    (owner,) = (process for process in found if path in owned(process))
+    return owner
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+class Load:
+    """A caller that decides and rewards through one process, again and again, and remembers every answer."""
+
+    def __init__(self, through: Running, path: str, *, retries: int = 200) -> None:
+        self.path, self._through, self._retries = path, through, retries
+        self.arms: dict[str, int] = {}
+        self.slowest = 0.0
+        self.error: BaseException | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        name = self.path.rpartition("/")[2]
+        try:
+            with Client(self._through.address, self._through.key, timeout=20.0, retries=self._retries) as client:
+                while not self._stop.is_set():
+                    start = time.monotonic()
+                    choice = client.decide(name, TWO)
+                    client.reward(name, choice, 1.0)
+                    self.slowest = max(self.slowest, time.monotonic() - start)
+                    self.arms[choice.event_id] = choice.arm
+                    time.sleep(PAUSE)
+        except BaseException as error:
+            self.error = error
+
+    def grow(self, count: int) -> None:
+        """Wait until so many more were answered."""
+        wanted = len(self.arms) + count
+        wait_until(lambda: len(self.arms) >= wanted or self.error is not None, 30.0)
+
+    def finish(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        assert self.error is None, repr(self.error)
+
+    def check_kept(self) -> None:
+        """Every decision is known with its arm and its reward, and there are no others."""
+        with self._through.client() as client, ThreadPoolExecutor(4) as threads:
+            assert client.get(self.path).json()["decisions"] == len(self.arms)
+            for status, arm, rewarded in threads.map(lambda event: self._again(client, event), self.arms):
+                assert (status, arm, rewarded) == (200, True, 200)
+
+    def _again(self, client: httpx.Client, event: str) -> tuple[int, bool, int]:
+        asked = client.post(f"{self.path}/decisions", json={"contexts": TWO, "event_id": event})
+        rewarded = client.put(f"{self.path}/decisions/{event}/reward", json={"reward": 1.0})
+        return asked.status_code, asked.json()["arm"] == self.arms[event], rewarded.status_code
