@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import Request
 
 from tacit.service.http.app import App
 from tacit.service.http.keys import Keyring
@@ -92,7 +93,8 @@ class HttpWorld(World):
 
     async def _summary(self) -> bytes:
         """The first message of the live stream."""
-        answer: Any = await live(self.service, None)  # type: ignore[arg-type]
+        headers = [(b"authorization", f"Bearer {self._reader}".encode())]
+        answer: Any = await live(self.service, Request({"type": "http", "path": ENDLESS, "headers": headers}))
         async for message in answer.body_iterator:
             await answer.body_iterator.aclose()
             return bytes(message)
