@@ -208,7 +208,8 @@ def test_policy_that_was_made_a_moment_ago_is_found() -> None:
 def test_policy_of_another_process_is_refused_for_now_and_not_unknown() -> None:
     cluster = Clusters({"p": "other"})
     deployment = SimpleNamespace(policies={}, get=lambda name: name)
-    found = Service(cast(Deployment, deployment), *[cast(Any, None)] * 3, Options())
+    nothing = cast(Any, None)
+    found = Service(cast(Deployment, deployment), nothing, nothing, nothing, Options())
     found.neighbours = Others(cast(Cluster, cluster), cast(Deployment, deployment), Exchange())
     assert found.names == {"p"}
     with pytest.raises(Problem) as problem:
