@@ -34,29 +34,26 @@ def compare(folder: Path, life: int, witnesses: Mapping[str, Witness]) -> None:
     store = tapped(Tap(folder, life))(folder / "store")
     try:
         deployment = Deployment(store, clock=lambda: now)
-        recovered = {name: deployment.get(name).host for name in witnesses}
-        for name, host in recovered.items():
-            _compare_states(folder, host, witnesses[name])
-        now += _LATER
-        for name, host in recovered.items():
-            while host.unsettled:
-                host.process(())
-            _compare_contributions(archived(folder, name, host.journal.seq), witnesses[name])
-            witnesses[name].count()
+        for name, witness in witnesses.items():
+            host = deployment.get(name).host
+            try:
+                _compare_states(archived(folder, name, host.journal.seq), first_snapshot(folder, name), host, witness)
+                now += _LATER
+                while host.unsettled:
+                    host.process(())
+                _compare_contributions(archived(folder, name, host.journal.seq), witness)
+            except TacitError as error:
+                witness.expect(False, f"the log cannot be replayed: {error!r}")
+            witness.count()
     finally:
         store.close()
 
 
-def _compare_states(folder: Path, host: Host, witness: Witness) -> None:
+def _compare_states(entries: list[Entry], first: bytes, host: Host, witness: Witness) -> None:
     """Integers and releases are those of a replay, to the bit, and so is every release that anybody has seen."""
-    entries = archived(folder, host.journal.name, host.journal.seq)
+    policy = restore(unpack_snapshot(first))
+    releases = _replay(policy, entries)
     witness.found.entries += len(entries)
-    policy = restore(unpack_snapshot(first_snapshot(folder, host.journal.name)))
-    try:
-        releases = _replay(policy, entries)
-    except TacitError as error:
-        witness.expect(False, f"the log cannot be replayed: {error!r}")
-        return
     ours, theirs = flatten(policy.state), flatten(host.journal.policy.state)
     differing = [path for path in ours if not np.array_equal(ours[path], theirs[path])]
     witness.expect(not differing, f"{differing} differ from an undisturbed replay")
@@ -70,14 +67,15 @@ def _compare_states(folder: Path, host: Host, witness: Witness) -> None:
 def _replay(policy: Policy, entries: list[Entry]) -> dict[int, Hashable]:
     """Apply a whole log; the estimates that there have been, by number of releases."""
     assert isinstance(policy, PrivatePolicy)
-    count, releases = 0, {0: tuple(policy.estimate.tolist())}
+    count = 0
+    releases: dict[int, Hashable] = {count: tuple(policy.estimate.tolist())}
     for entry in entries:
         policy.replay(entry)
         if isinstance(entry, Released):
             count += bool(entry.values)
         elif count not in releases:
             releases[count] = tuple(policy.estimate.tolist())
-    return dict(releases)
+    return releases
 
 
 @dataclass

@@ -94,7 +94,7 @@ class Witness:
         self.found.rewards += len(self.rewards)
         self.found.abandoned += len(self.abandoned)
         self.found.expired += len(self.expired)
-        self.found.releases += len(self.estimates)
+        self.found.releases += sum(number > 0 for number in self.estimates)
 
 
 RELEASE: Final = "release"

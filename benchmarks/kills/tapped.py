@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
+from tacit.errors import CorruptState
 from tacit.policies.log import Entry
 from tacit.service.journal import PolicyJournal
 from tacit.service.packing import unpack_entry
@@ -145,6 +146,9 @@ def archived(folder: Path, journal: str, last: int) -> list[Entry]:
     entries: dict[int, bytes] = {}
     for path in sorted(folder.glob(f"{journal}.*.log")):
         entries.update(_frames(path.read_bytes()))
+    missing = set(range(1, last + 1)) - set(entries)
+    if missing:
+        raise CorruptState(f"entry {min(missing)} of {journal} was never appended")
     return [unpack_entry(entries[number]) for number in range(1, last + 1)]
 
 
