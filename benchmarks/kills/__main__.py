@@ -17,6 +17,7 @@ everything that was acknowledged and with every release that was seen.
 from __future__ import annotations
 
 import argparse
+import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -37,16 +38,17 @@ def main() -> None:
     given = parser.parse_args()
     compile_now()  # the replay is long
     begun = time.monotonic()
-    with tempfile.TemporaryDirectory() as name:
-        if given.form == "http":
-            found = served.campaign(Path(name), given.kills, given.seed, given.mutant, connections=given.connections)
-        else:
-            found = hosted.campaign(Path(name), given.kills, given.seed, given.mutant)
+    folder = Path(tempfile.mkdtemp())
+    if given.form == "http":
+        found = served.campaign(folder, given.kills, given.seed, given.mutant, connections=given.connections)
+    else:
+        found = hosted.campaign(folder, given.kills, given.seed, given.mutant)
     print(f"{found}\nin {time.monotonic() - begun:.0f} s")
     for words in found.wrong[:20]:
         print(words)
     if found.wrong:
-        raise SystemExit(f"{len(found.wrong)} things are wrong")
+        raise SystemExit(f"{len(found.wrong)} things are wrong; everything is kept in {folder}")
+    shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

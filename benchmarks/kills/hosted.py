@@ -24,10 +24,10 @@ def campaign(
         with Nursery("host") as own:
             return campaign(folder, kills, seed, mutant, own)
     rng, found = random.Random(seed), Findings()
-    killer = Killer(folder, seed, found, stops=False)
+    killer = Killer(folder, seed, found)
     specs = (Spec(str(folder), life, rng.randrange(1 << 30), mutant=mutant) for life in itertools.count())
     for _ in range(kills):
-        killer.kill_one(lambda aim: nursery.bear(replace(next(specs), aim=aim)))
+        killer.kill_one(lambda aim: nursery.bear(replace(next(specs), aim=aim)), stops=False)
     witnesses = {name: Witness(name, found) for name in BODIES}
     for told in told_lines(folder):
         _hear(witnesses[told["policy"]], told)

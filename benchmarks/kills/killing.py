@@ -25,18 +25,20 @@ _LONGEST_STOP: Final = 0.4
 class Killer:
     """Decides when a process dies, and sees to it."""
 
-    def __init__(self, folder: Path, seed: int, found: Findings, *, stops: bool) -> None:
-        """``stops`` says whether processes stop when they are asked to; some are killed while they do."""
-        self._folder, self._random, self._found, self._stops = folder, random.Random(seed), found, stops
+    def __init__(self, folder: Path, seed: int, found: Findings) -> None:
+        self._folder, self._random, self._found = folder, random.Random(seed), found
         self._starts: dict[type[Life], float] = {Life: 0.1, StartedLife: 2.5}
         """Seconds that a process takes until it listens, about."""
 
-    def kill_one(self, start: Callable[[Aim | None], Life]) -> None:
-        """Start a process and kill it; it must not end in any other way."""
+    def kill_one(self, start: Callable[[Aim | None], Life], *, stops: bool) -> None:
+        """Start a process and kill it; it must not end in any other way.
+
+        ``stops`` says whether it stops when it is asked to, and may be killed meanwhile.
+        """
         draw = self._random.random()
         if draw < 0.3:
             self._kill(self._working(start, self._aimed()))
-        elif draw < 0.4 and self._stops:
+        elif draw < 0.4 and stops:
             self._kill_stopping(self._working(start))
         elif draw < 0.75:
             self._kill(self._working(start))

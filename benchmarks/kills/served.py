@@ -60,10 +60,10 @@ class Campaign:
         """Kill as often as asked, or until something is wrong; then look at everything."""
         for thread in (*self._callers, *self._pollers):
             thread.start()
-        killer = Killer(self._folder, self._random.randrange(1 << 30), self.found, stops=True)
+        killer = Killer(self._folder, self._random.randrange(1 << 30), self.found)
         while (number := self.found.kills.total()) < kills and not self.found.wrong:
             real = number % _REAL_EVERY == _FIRST_REAL and self._mutant is None
-            killer.kill_one(self._started if real else partial(self._born, nursery))
+            killer.kill_one(self._started if real else partial(self._born, nursery), stops=not real)
             self.found.real_starts += real
         self._finish(self._born(nursery, None))
         self.found.polls = sum(poller.polls for poller in self._pollers)
@@ -76,7 +76,10 @@ class Campaign:
         return nursery.bear(Spec(str(self._folder), life, port=self._address.port, mutant=self._mutant, aim=aim))
 
     def _started(self, aim: Aim | None) -> Life:
-        """A process that was started from nothing, whose store has no taps: the next life keeps its log."""
+        """A process that was started from nothing.
+
+        Its store has no taps, and the next life keeps its log; so it must not stop by itself, which would erase that.
+        """
         place = ("--data", str(self._address.store), "--port", str(self._address.port))
         command = [sys.executable, "-m", "tacit", "serve", *place, "--no-log-requests"]
         return StartedLife(command, self._folder / "log")
