@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.kills.lives import Nursery
+from benchmarks.kills.mutants import MUTANTS
 from benchmarks.kills.served import campaign
 
 
@@ -47,6 +48,7 @@ def test_a_service_that_is_killed_again_and_again(nursery: Nursery, tmp_path: Pa
             r"release \d+ was seen( with two values|, and is not that of a replay)|went back from|history lost",
         ),
     ],
+    ids=MUTANTS,
 )
 def test_the_campaign_catches_a_service_that_breaks_its_word(
     nursery: Nursery, mutant: str, words: str, tmp_path: Path
