@@ -1,4 +1,4 @@
-"""How a service ends: asked to, killed, or by a store that fails; nothing that was answered is lost."""
+"""How a service ends: asked to, or by a store that fails; nothing that was answered is lost.  Kills: test_kills.py."""
 
 from __future__ import annotations
 
@@ -84,22 +84,6 @@ def test_sigterm_under_load_loses_nothing(tmp_path: Path) -> None:
     assert again.key == running.key
     check(again, path, callers)
     assert again.stop() == 0
-
-
-def test_kill_under_load_loses_nothing(tmp_path: Path) -> None:
-    running = Running(tmp_path / "data")
-    path = running.policy()
-    for round_ in range(2):
-        callers = under_load(running, path, 0.5)
-        running.kill()
-        for caller in callers:
-            caller.join()
-            assert caller.refused == []
-        running = Running(tmp_path / "data")
-        if not round_:
-            check(running, path, callers)
-            path = running.policy()
-    assert running.stop() == 0
 
 
 def test_open_streams_do_not_keep_a_service_from_ending(tmp_path: Path) -> None:

@@ -1,0 +1,59 @@
+"""kill -9 under clients and pollers, a short form of `python -m benchmarks.kills http`: nothing is lost, counted twice
+or drawn again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from benchmarks.kills.lives import Nursery
+from benchmarks.kills.mutants import MUTANTS
+from benchmarks.kills.served import campaign
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    """The parent of all processes here; kernels stay interpreted, which gives the same bits and starts at once."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("TACIT_COMPILE", "never")
+        with Nursery("http") as parent:
+            yield parent
+
+
+def test_a_service_that_is_killed_again_and_again(nursery: Nursery, tmp_path: Path) -> None:
+    found = campaign(tmp_path, kills=30, seed=2, nursery=nursery)
+    assert found.wrong == []
+    assert found.kills.total() == 30
+    assert found.real_starts == 1
+    aimed = found.kills["commit"] + found.kills["snapshot"]
+    assert min(found.kills["start"], found.kills["load"], aimed) > 0
+    assert min(found.decisions, found.rewards, found.releases, found.polls, found.entries) > 100
+    assert min(found.abandoned, found.expired) > 0
+
+
+@pytest.mark.parametrize(
+    ("mutant", "words"),
+    [
+        (
+            "answers-first",
+            r"went back from|decision \d+ (is lost|has two arms)|reward \d+ counted 0 times|again was answered with",
+        ),
+        (
+            "draws-again",
+            r"release \d+ was seen( with two values|, and is not that of a replay)|differ from an undisturbed replay",
+        ),
+        (
+            "publishes-first",
+            r"release \d+ was seen( with two values|, and is not that of a replay)|went back from|history lost",
+        ),
+    ],
+    ids=MUTANTS,
+)
+def test_the_campaign_catches_a_service_that_breaks_its_word(
+    nursery: Nursery, mutant: str, words: str, tmp_path: Path
+) -> None:
+    """The same campaign, on a process that answers before the commit, draws anew or shows too early."""
+    found = campaign(tmp_path, kills=30, seed=14, mutant=mutant, nursery=nursery)
+    with pytest.raises(AssertionError, match=words):
+        raise AssertionError("\n".join(found.wrong))
