@@ -18,6 +18,7 @@ SETUP = (
     "PRAGMA busy_timeout = 1000",
     "PRAGMA trusted_schema = OFF",
     "PRAGMA cell_size_check = ON",
+    "PRAGMA cache_size = -65536",  # kB: ids of events are anywhere in their table
     "PRAGMA temp_store = MEMORY",  # nothing of the store is ever written outside of its folder
     "PRAGMA secure_delete = ON",
     "PRAGMA fullfsync = ON",  # macOS: fsync alone leaves data in the cache of the disk
