@@ -95,10 +95,18 @@ class Writer:
         self.waiting += len(requests)
         self._arrived.append(Job(host, requests, future))
         if len(self._arrived) == 1:
-            loop.call_soon(self._begin)  # after all requests that have come in by now
+            loop.call_soon(self._gather, 1)
         return await future
 
     # In the event loop
+
+    def _gather(self, known: int) -> None:
+        """Begin when a turn of the event loop brings nothing new: a larger group costs each of its requests less."""
+        arrived = len(self._arrived)
+        if known < arrived < _LARGEST_GROUP:
+            asyncio.get_running_loop().call_soon(self._gather, arrived)
+        else:
+            self._begin()
 
     def _begin(self) -> None:
         """Carry out what has arrived, here or in the thread; later, if a group is under way."""
