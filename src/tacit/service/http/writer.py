@@ -33,6 +33,8 @@ Answers = list[Answer | Refusal]
 EXIT_CODE: Final = 70
 """Of a process whose store has failed (EX_SOFTWARE)."""
 _LARGEST_GROUP: Final = 256
+_EMPTY_TURNS: Final = 3
+"""Turns of the event loop without anything new after which a group begins; each takes some microseconds."""
 _TICK: Final = 0.25
 """Seconds between looks at what is due."""
 QUICK: Final = 0.003
@@ -95,16 +97,17 @@ class Writer:
         self.waiting += len(requests)
         self._arrived.append(Job(host, requests, future))
         if len(self._arrived) == 1:
-            loop.call_soon(self._gather, 1)
+            loop.call_soon(self._gather, 1, 0)
         return await future
 
     # In the event loop
 
-    def _gather(self, known: int) -> None:
-        """Begin when a turn of the event loop brings nothing new: a larger group costs each of its requests less."""
+    def _gather(self, known: int, empty: int) -> None:
+        """Begin when the event loop has brought nothing new: a larger group costs each of its requests less."""
         arrived = len(self._arrived)
-        if known < arrived < _LARGEST_GROUP:
-            asyncio.get_running_loop().call_soon(self._gather, arrived)
+        empty = 0 if arrived > known else empty + 1
+        if empty < _EMPTY_TURNS and arrived < _LARGEST_GROUP:
+            asyncio.get_running_loop().call_soon(self._gather, arrived, empty)
         else:
             self._begin()
 
