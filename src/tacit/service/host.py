@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from tacit.service.events import EVENTS, RELEASES, Event, Hashes, Status
@@ -33,8 +34,6 @@ _CHUNK: Final = 32
 """Rows that are looked at together where decisions are settled or forgotten."""
 _MOST_SETTLED: Final = 512
 """Decisions that are settled, or forgotten, in one group; the rest waits for the next."""
-_FORGET_EVERY: Final = 0.1
-"""Seconds between looks at what may be forgotten: several at once cost less than each by itself."""
 _SHOWN_RELEASES: Final = 2_000
 """Releases whose time is remembered."""
 _FRESH_FOR: Final = 1.0
@@ -280,24 +279,21 @@ class Host:
         last, self._next_forgotten = self._progress.forgotten, self._progress.uptime
         for _ in range(_MOST_SETTLED // _CHUNK):
             rows = self._store.scan(self.journal.lease, EVENTS, last, _CHUNK)
-            over = [row for row in rows if self._is_over(row)]
+            over = list(takewhile(self._is_over, rows))
             last = over[-1].position if over else last
             if len(over) < _CHUNK:
-                self._next_forgotten = self._next_look(rows[len(over)]) if len(over) < len(rows) else math.inf
+                kept = rows[len(over) :]
+                self._next_forgotten = max(self._over_at(kept[0]), self._progress.uptime) if kept else math.inf
                 break
         if last > self._progress.forgotten:
             self._progress.forgotten = self.journal.group.forget[EVENTS] = last
 
     def _is_over(self, row: Row) -> bool:
-        """Whether an event may be forgotten; those after one that may not are younger."""
+        """Whether an event may be forgotten; later ones are over later."""
         return row.position <= self._progress.settled and self._over_at(row) <= self._progress.uptime
 
     def _over_at(self, row: Row) -> float:
         return Event.unpack(row.value).due + self.terms.memory - self.terms.reward_wait
-
-    def _next_look(self, row: Row) -> float:
-        """When to look again at the oldest event that is kept."""
-        return max(self._over_at(row), self._progress.uptime + _FORGET_EVERY)
 
     # After the work
 

@@ -18,13 +18,14 @@ SETUP = (
     "PRAGMA busy_timeout = 1000",
     "PRAGMA trusted_schema = OFF",
     "PRAGMA cell_size_check = ON",
-    "PRAGMA cache_size = -65536",  # kB: ids of events are anywhere in their table
     "PRAGMA temp_store = MEMORY",  # nothing of the store is ever written outside of its folder
     "PRAGMA secure_delete = ON",
     "PRAGMA fullfsync = ON",  # macOS: fsync alone leaves data in the cache of the disk
     "PRAGMA checkpoint_fullfsync = ON",
     "PRAGMA wal_autocheckpoint = 0",  # SQLite ignores errors of its own checkpoints; the store makes them itself
     "PRAGMA locking_mode = EXCLUSIVE",  # other programs cannot read or change the database while the store is open
+    # after the locking mode, since it reads the database; in kB: ids of events are anywhere in their table
+    "PRAGMA cache_size = -65536",
 )
 SCHEMA = (
     f"PRAGMA application_id = {APPLICATION}",

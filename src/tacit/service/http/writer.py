@@ -113,6 +113,8 @@ class Writer:
 
     def _begin(self) -> None:
         """Carry out what has arrived, here or in the thread; later, if a group is under way."""
+        if not self._arrived:
+            return
         if self._usual >= self._quick:
             self._begin_aside()
             return
@@ -132,7 +134,7 @@ class Writer:
             asyncio.get_running_loop().call_soon(self._begin)
 
     def _begin_aside(self) -> None:
-        if self._arrived and not self._aside:
+        if not self._aside:
             self._aside = True
             self._work.put(partial(self._carry_out_aside, self._taken()))
 
