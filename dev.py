@@ -56,10 +56,9 @@ def demo(*arguments: str) -> None:
 
 
 def test(*arguments: str) -> None:
-    """All tests, on all cores; one worker more than those, since many tests wait for other processes."""
+    """All tests, on all cores."""
     install("dev")
-    workers = str((os.cpu_count() or 1) + 1)
-    call(PYTHON, "-m", "pytest", *(arguments or ("-n", workers, "--dist", "worksteal")))
+    call(PYTHON, "-m", "pytest", *(arguments or ("-n", "auto", "--dist", "worksteal")))
 
 
 def check() -> None:

@@ -298,6 +298,7 @@ def test_a_function_that_fails_is_not_called_again() -> None:
     assert derivative(form, 0.5) == 1.0
 
 
+@pytest.mark.usefixtures("only_here")
 def test_interpreted_it_raises_its_own_error_and_a_nan_is_one() -> None:
     register_link(Bare("fragile too", _fails_above_one, lambda z: math.nan, lambda z: 0.5 * z * z))
     form = get_link("fragile too").form
