@@ -97,8 +97,7 @@ class DurablePolicy:
         """Choose an arm for one user; see `tacit.Policy.select`."""
         with self._lock, self._journal.working() as policy:
             decision = policy.select(contexts, user=user, arms=arms)
-            self._journal.commit()
-            self._journal.tend()
+            self._commit()
             return decision
 
     def select_batch(
@@ -111,23 +110,20 @@ class DurablePolicy:
         """Choose for many users at once, in one commit; see `tacit.Policy.select_batch`."""
         with self._lock, self._journal.working() as policy:
             decisions = policy.select_batch(contexts, users=users, arms=arms)
-            self._journal.commit()
-            self._journal.tend()
+            self._commit()
             return decisions
 
     def update(self, decision: Decision | int, reward: float) -> None:
         """Report the reward of a decision, at most once; see `tacit.Policy.update`."""
         with self._lock, self._journal.working() as policy:
             policy.update(decision, reward)
-            self._journal.commit()
-            self._journal.tend()
+            self._commit()
 
     def abandon(self, decision: Decision | int) -> None:
         """Give a decision up whose arm was never shown; see `tacit.Policy.abandon`."""
         with self._lock, self._journal.working() as policy:
             policy.abandon(decision)
-            self._journal.commit()
-            self._journal.tend()
+            self._commit()
 
     def explain(self, *arguments: Any, **keywords: Any) -> Explanation | ChoiceExplanation:
         """Every feature with its released weight, or why one arm is better; see `tacit.Policy.explain`."""
@@ -170,6 +166,11 @@ class DurablePolicy:
         """Write what is public of the policy to a new file, which may be copied; `tacit restore` begins from it."""
         with self._lock:
             write_backup(path, {self._journal.name: Kept(self._seen(), {})})
+
+    def _commit(self) -> None:
+        """Make a call durable before it returns, with the upkeep that is due."""
+        self._journal.commit()
+        self._journal.tend()
 
     def _seen(self) -> Policy:
         """The policy between two calls, as long as the lock is held: all of it is committed."""

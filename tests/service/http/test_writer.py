@@ -122,6 +122,18 @@ def test_on_a_quick_disk_the_event_loop_carries_out_what_has_arrived() -> None:
     run(test, quick=EVERY_GROUP)
 
 
+def test_requests_that_come_one_after_the_other_share_a_group() -> None:
+    async def test(writer: Writer) -> None:
+        host, calls = SlowHost(allowed=9), []
+        for number in range(5):
+            calls.append(begun(writer, host, number))
+            await asyncio.sleep(0)  # a turn of the event loop
+        assert arms(await asyncio.gather(*calls)) == list(range(5))
+        assert host.groups == [[0, 1, 2, 3, 4]]
+
+    run(test, quick=EVERY_GROUP)
+
+
 def test_a_disk_that_becomes_slow_is_left_to_the_thread_and_one_that_recovers_is_not() -> None:
     async def test(writer: Writer) -> None:
         host = SlowHost(allowed=9)

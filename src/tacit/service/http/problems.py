@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -147,8 +147,3 @@ def wrong_method(allowed: str) -> Problem:
 def internal() -> Problem:
     """A fault of the service: what it was is in its log, not in the answer."""
     return Problem(500, "internal", "the service failed to answer, and changed nothing that it has not answered")
-
-
-def entry(status: int, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A part of a batch's answer: its own status beside what it would have been answered with alone."""
-    return {"status": status, **fields}
