@@ -106,6 +106,10 @@ class Bench:
         """What a decision contributes."""
         return bytes(arms_of(_number(event))[arm].tobytes())
 
+    def note(self) -> bytes:
+        """What the store keeps of the clock."""
+        return next(journal.note for journal in self.store.journals() if journal.name == "p")
+
     @property
     def decisions(self) -> int:
         return self.host.journal.policy.decisions

@@ -16,6 +16,7 @@ from tacit.policies.registry import make_policy
 from tacit.service import host as host_module
 from tacit.service import journal as journal_module
 from tacit.service import modes as modes_module
+from tacit.service import waiting as waiting_module
 from tacit.service.events import EVENTS, Status
 from tacit.service.host import Answer, Refusal, SetMode
 from tacit.service.modes import MODE_CHANGES, ModeChange
@@ -80,6 +81,7 @@ def test_a_user_who_counts_once_asks_twice_in_one_group(tmp_path: Path) -> None:
     bench.process(bench.asks("a", user="u"), bench.asks("b", user="u"), bench.asks("c", user="v"))
     for event in "abc":
         assert isinstance(bench.reward(event, 1.0), Answer)
+    bench.wait(WAIT)
     assert len(bench.learned) == 2
     assert [event.counts for event in bench.events()] == [True, False, True]
 
@@ -100,6 +102,8 @@ def test_rewards_new_same_other_unknown_and_of_another_arm(hold: bool, tmp_path:
         assert bench.reward("a", 0.5) is Refusal.OTHER_REWARD
         assert bench.reward("a", None) is Refusal.OTHER_REWARD
         bench.crash()
+    assert bench.learned == []
+    bench.arm("later")
     assert bench.learned == ([] if hold else [(bench.row("a", arm), 1.0)])
     bench.wait(WAIT)
     assert bench.learned == [(bench.row("a", arm), 1.0)]
@@ -171,12 +175,20 @@ def test_a_late_decision_is_settled_after_its_own_wait(bench: Bench) -> None:
     assert bench.learned[1:] == [(bench.row("b", second), 1.0)]
 
 
-def test_a_reward_that_comes_with_the_group_that_settles_is_too_late(bench: Bench) -> None:
-    """The waiting time is over by the clock, whoever asks first."""
-    bench.arm("a")
+@pytest.mark.parametrize("hold", [True, False])
+def test_a_reward_is_late_by_its_own_time(hold: bool, tmp_path: Path) -> None:
+    """By when it came, and not by whether somebody has asked or settled anything since."""
+    bench = served(tmp_path, hold=hold, event_memory=9 * WAIT, default_reward=0.25)
+    arms = {event: bench.arm(event) for event in "ab"}
     bench.clock.now += WAIT
-    assert bench.reward("a", 1.0) is Refusal.EXPIRED
+    last = bench.reports("a", 1.0)
+    bench.clock.now += 0.001
+    assert bench.reward("b", 1.0) is Refusal.EXPIRED
+    assert bench.process(last) == [Answer(arms["a"], True)]  # carried out late, arrived in time
     assert bench.learned == []
+    bench.arm("c")
+    assert bench.learned == [(bench.row("a", arms["a"]), 1.0), (bench.row("b", arms["b"]), 0.25)]
+    assert bench.reward("b", 1.0) is Refusal.EXPIRED
 
 
 # Time
@@ -184,8 +196,7 @@ def test_a_reward_that_comes_with_the_group_that_settles_is_too_late(bench: Benc
 
 def test_time_in_which_the_service_is_down_does_not_count(bench: Bench) -> None:
     arm = bench.arm("a")
-    bench.wait(WAIT - 1.0)
-    bench.process()  # the clock is committed
+    bench.wait(WAIT - 1.0)  # a beat, which is written
     bench.clock.now += 1000.0
     bench.crash()
     bench.host.tick()
@@ -237,32 +248,113 @@ def test_with_the_shortest_memory_nothing_is_forgotten_before_it_contributed(ben
     arms = {event: bench.arm(event) for event in "abc"}
     for event in "abc":
         bench.reward(event, 1.0)
-    bench.clock.now += 50 * WAIT
-    bench.process()
+    bench.wait(50 * WAIT)
     assert len(bench.learned) == 3
     bench.crash()
-    bench.process()
+    bench.host.tick()
     assert bench.events() == []
     assert [row for row, _ in bench.learned] == [bench.row(event, arms[event]) for event in "abc"]
 
 
-def test_more_decisions_than_are_settled_in_one_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_module, "_MOST_SETTLED", 8)
-    monkeypatch.setattr(host_module, "_CHUNK", 4)
-    bench = served(tmp_path, policy="random")
+@pytest.mark.parametrize("fails", [None, 1, 3])
+def test_a_decision_settles_all_that_is_due_however_much_it_is(
+    fails: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In transactions of bounded size; one that fails leaves the rest to the next decision."""
+    monkeypatch.setattr(host_module, "_SETTLED_AT_ONCE", 8)
+    monkeypatch.setattr(waiting_module, "_CHUNK", 5)
+    bench = served(tmp_path, policy="random", event_memory=2 * WAIT)
     names = [f"event {number}" for number in range(30)]
-    for name in names:
-        bench.arm(name)
+    bench.process(*(bench.asks(name) for name in names))
     bench.process(*(bench.reports(name, 1.0) for name in names))
     bench.clock.now += WAIT
     assert bench.reward(names[-1], 0.0) is Refusal.OTHER_REWARD
-    assert len(bench.learned) == 8
-    bench.crash()
-    for _ in range(10):
-        bench.host.tick()
-    assert len(bench.learned) == 30
-    assert len(set(bench.learned)) == 30
+    assert bench.learned == []
+    if fails is not None:
+        bench.store.fail("append", StoreFailed("disk full"), calls=fails)
+        with pytest.raises(StoreFailed):
+            bench.arm("later")
+        bench.crash()
+        del bench.learned[8 * fails :]
+        assert bench.decisions == 30
+    bench.arm("later")
+    assert len(bench.learned) == len(set(bench.learned)) == 30
+    bench.wait(WAIT)
+    bench.wait(WAIT)
     assert bench.events() == []
+
+
+def test_decisions_of_one_group_are_settled_by_its_later_ones(tmp_path: Path) -> None:
+    """A group is no unit of time: every decision has its own stamp, and sees what was due by then."""
+    bench = served(tmp_path, policy="random", default_reward=0.25, event_memory=2 * WAIT)
+    group = []
+    for event in "abc":
+        group.append(bench.asks(event))
+        if event == "a":
+            group.append(bench.reports("a", 1.0))
+        bench.clock.now += 0.6 * WAIT
+    first, _, second, third = bench.process(*group)
+    assert isinstance(first, Answer)
+    assert isinstance(second, Answer)
+    assert bench.learned == [(bench.row("a", first.arm), 1.0)]
+    bench.process(bench.asks("d"))
+    assert bench.learned[1:] == [(bench.row("b", second.arm), 0.25)]
+    bench.wait(0.0)
+    assert [event.status for event in bench.events()] == [Status.DONE, Status.EXPIRED, Status.WAITING, Status.WAITING]
+    assert isinstance(third, Answer)
+
+
+def test_rewards_neither_settle_nor_move_the_clock(tmp_path: Path) -> None:
+    """Nor do they write it down: after a crash it goes on from the last decision or beat."""
+    bench = served(tmp_path, event_memory=2 * WAIT, default_reward=0.0)
+    arm = bench.arm("a")
+    bench.clock.now += WAIT - 1.0
+    bench.arm("b")
+    note = bench.note()
+    for _ in range(20):
+        bench.clock.now += 1.01
+        bench.reward("b", 1.0)
+        bench.reward("c", 1.0)
+        bench.reward("a", 1.0)
+    assert (bench.learned, bench.note()) == ([], note)
+    bench.crash()
+    assert bench.reward("a", 1.0) == Answer(arm, True)  # a second of its waiting time is left
+    assert bench.decide("a") == Answer(arm, False)
+    assert bench.learned == []
+
+
+def test_beats_are_written_whether_or_not_anything_is_due(tmp_path: Path) -> None:
+    bench = served(tmp_path, reward_wait=100.0)
+    bench.arm("a")
+    written = []
+    for _ in range(40):
+        bench.wait(0.6)
+        written.append(bench.note())
+    assert len(set(written)) == 5  # every five seconds
+    bench.crash()
+    bench.wait(100.0 - 24.0 - 1.0)
+    assert isinstance(bench.reward("a", 1.0), Answer)
+    idle = Bench(tmp_path / "idle", reward_wait=WAIT)
+    idle.wait(1.0)
+    note = idle.note()
+    for _ in range(40):
+        idle.wait(0.6)
+    assert idle.note() == note  # nothing waits: nothing is written
+    idle.close()
+
+
+def test_an_id_is_known_by_the_clock_deleted_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting_module.WaitingEvents, "forget", lambda self, now: None)
+    bench = served(tmp_path, event_memory=2 * WAIT)
+    arm = bench.arm("a")
+    bench.reward("a", 1.0)
+    bench.clock.now += 2 * WAIT - 0.001
+    assert bench.decide("a") == Answer(arm, False)
+    assert bench.reward("a", 1.0) == Answer(arm, False)
+    bench.clock.now += 0.001
+    assert bench.reward("a", 1.0) is Refusal.UNKNOWN_EVENT
+    bench.arm("a")
+    assert len(bench.events()) == 1
 
 
 def test_the_store_stays_flat(tmp_path: Path) -> None:
@@ -471,7 +563,7 @@ def test_nothing_is_published_that_is_not_committed(
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("a bug"), JournalLost("another owner")])
-@pytest.mark.parametrize("where", ["_look_up", "_put", "_record"])
+@pytest.mark.parametrize("where", ["_look_up", "add", "_record"])
 def test_whatever_interrupts_a_group_ends_the_host(where: str, error: BaseException, tmp_path: Path) -> None:
     """Also between the policy's work and the rows that belong to it: half a group is never committed."""
     bench = served(tmp_path)
@@ -480,9 +572,10 @@ def test_whatever_interrupts_a_group_ends_the_host(where: str, error: BaseExcept
     def strike(*given: Any) -> Any:
         raise error
 
-    setattr(bench.host, where, strike)
+    owner = bench.host._events if where == "add" else bench.host
+    setattr(owner, where, strike)
     assert _last_look(bench, type(error)) is _looks(bench)
-    delattr(bench.host, where)
+    delattr(owner, where)
     rows = len(bench.events())
     with pytest.raises(StoreFailed, match="cannot go on"):
         bench.process()
@@ -495,6 +588,7 @@ def test_what_was_published_is_published_again_after_a_crash(policy: str, tmp_pa
     changes: dict[str, Any] = {"horizon": 400} if policy in ("shuffle-linucb", "joint-glm") else {}
     bench = served(tmp_path, policy, hold=False, **changes)
     for number in range(90):
+        bench.clock.now += 0.01
         bench.arm(f"event {number}")
         bench.reward(f"event {number}", float(number % 2))
         if number % 9 == 0:
@@ -551,8 +645,7 @@ def test_rows_of_settled_decisions_do_not_keep_rewards(bench: Bench) -> None:
     bench.arm("a")
     bench.reward("a", 1.0)
     assert [event.reward for event in bench.events()] == [1.0]
-    bench.clock.now += WAIT
-    bench.process()
+    bench.wait(WAIT)
     assert [math.isnan(event.reward) for event in bench.events()] == [True]
 
 
@@ -587,6 +680,7 @@ def test_many_threads_are_answered_in_turn(tmp_path: Path) -> None:
         thread.join()
     assert all(len(arms) == 1 for arms in answers.values())
     assert bench.decisions == 40
+    bench.wait(WAIT)
     assert len(bench.learned) == 40
 
 

@@ -60,13 +60,19 @@ class Deployment:
         self._changing, self._listing = threading.Lock(), threading.Lock()
         self.policies: dict[str, Served] = {}
         """By name; replaced as a whole when one is added or released."""
+        started = clock()
         for journal in store.journals() if claim_all else ():
-            self.claim(journal.name)
+            self.claim(journal.name, started)
 
-    def claim(self, name: str) -> None:
-        """Become the owner of a policy of the store, and serve it."""
+    def claim(self, name: str, started: float | None = None) -> None:
+        """Become the owner of a policy of the store, and serve it.
+
+        Its clock goes on from ``started``, now by default: however long it takes to find its state again is time in
+        which it is up.
+        """
+        started = self._clock() if started is None else started
         recovery = self.store.claim(name)
-        self._list(self._serve(recovery.journal, PolicyJournal(self.store, recovery)))
+        self._list(self._serve(recovery.journal, PolicyJournal(self.store, recovery), started))
 
     def release(self, name: str, finish: Callable[[Host], None]) -> None:
         """Serve a policy no longer: what was taken is finished, a snapshot written, and another process may claim it.
@@ -112,7 +118,7 @@ class Deployment:
         made = self._made(policy, arguments, terms)
         journal = PolicyJournal.adopt(self.store, name, made, extra={_TERMS: terms.to_json()})
         (kept,) = (each for each in self.store.journals() if each.name == name)
-        served = self._serve(kept, journal)
+        served = self._serve(kept, journal, self._clock())
         if mode != "online":
             served.host.process([SetMode(mode)])
         self._list(served)
@@ -156,14 +162,14 @@ class Deployment:
         if (found.policy, found.config, found.terms) != (policy, asked, terms):
             raise JournalExists(f"policy {found.name!r} exists with another configuration, which never changes")
 
-    def _serve(self, kept: Journal, journal: PolicyJournal) -> Served:
+    def _serve(self, kept: Journal, journal: PolicyJournal, started: float) -> Served:
         policy, config = described(kept.config)
         try:
             terms = Terms.given(json.loads(kept.config).get(_TERMS, {}))
         except (TypeError, ValueError) as error:
             raise StoreDamaged(f"the terms of {kept.name!r} cannot be read: {error}") from error
-        host = Host(self.store, journal, terms, self._hashes, self._clock)
-        intake = Intake(journal.policy, terms, self._hashes, self._most_arms)
+        host = Host(self.store, journal, terms, self._hashes, self._clock, started)
+        intake = Intake(journal.policy, terms, self._hashes, self._most_arms, self._clock)
         return Served(kept.name, policy, config, terms, host, intake)
 
     def get(self, name: str) -> Served:

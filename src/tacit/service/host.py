@@ -4,6 +4,12 @@ One host owns one policy.  Requests come in groups; a group is applied to the po
 as one transaction, and only then published and answered.  Whatever ends the process in between, nobody has seen
 anything that the store does not hold.
 
+**The clock** counts the seconds that the service was up.  It is a public input of the mechanism (docs/theory.md, "The
+clock of a service"): a decision is stamped when it arrives, before it waits for anything, and moves the clock to its
+stamp; so does a *beat* at regular times, whether or not anybody asks.  A reward moves nothing but its own event: it
+settles nothing, neither reads nor writes the clock for others, and contributes in the turn of a later decision or
+beat.  Before a decision everything that is due by then has contributed, however much it is.
+
 **What others may see** is the published copy: it is made of releases, the ledger and the clock of decisions.  Answers
 to rewards tell their own caller whether the same reward came before, and nobody else anything.
 """
@@ -16,28 +22,28 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
-from itertools import takewhile
 from typing import Final, NamedTuple
 
-from tacit.service.events import EVENTS, RELEASES, Event, Hashes, Status
+from tacit.service.events import RELEASES, Event, Hashes, Status
 from tacit.service.journal import PolicyJournal
 from tacit.service.modes import ModeChanges
-from tacit.service.published import Point, Published, newest_point, publish
+from tacit.service.published import Point, Published, is_current, newest_point, publish
 from tacit.service.store import Row, Store
 from tacit.service.terms import Mode, Terms
 from tacit.service.users import UserCounts
+from tacit.service.waiting import Progress, WaitingEvents
 from tacit.typing import FloatArray
 
-_CHUNK: Final = 32
-"""Rows that are looked at together where decisions are settled or forgotten."""
-_MOST_SETTLED: Final = 512
-"""Decisions that are settled, or forgotten, in one group; the rest waits for the next."""
+BEAT: Final = 0.25
+"""Seconds between beats; the clock of a beat is a multiple of it."""
+KEPT_EVERY: Final = 5.0
+"""Seconds after which a beat is written though nothing is due: so much of a waiting time can be lost by a crash."""
+_SETTLED_AT_ONCE: Final = 4_096
+"""Decisions that are settled in one transaction; what is left over is settled by further ones before anything else."""
 _SHOWN_RELEASES: Final = 2_000
 """Releases whose time is remembered."""
-_FRESH_FOR: Final = 1.0
-"""Seconds after which the published copy is made anew though nothing was released."""
 
 
 class Refusal(Enum):
@@ -60,6 +66,8 @@ class Decide(NamedTuple):
     content: bytes
     """Hash of what was asked."""
     arms: FloatArray
+    stamp: float
+    """When it arrived, by the clock that the host was given."""
     user: bytes | None = None
     """Hash of the user, where the policy counts them."""
 
@@ -69,6 +77,8 @@ class Reward(NamedTuple):
 
     event: bytes
     reward: float | None
+    stamp: float
+    """When it arrived, by the clock that the host was given."""
     arm: int | None = None
 
 
@@ -89,39 +99,34 @@ class Answer(NamedTuple):
     """Whether it changed anything; False when the same was asked for before."""
 
 
-@dataclass
-class _Progress:
-    """What changes with every group, kept as the journal's note."""
-
-    uptime: float = 0.0
-    """Seconds that the service was up."""
-    position: int = 0
-    """Of the newest event."""
-    settled: int = 0
-    """All events up to this position have contributed, or never will."""
-    forgotten: int = 0
-    """All events up to this position are forgotten."""
-    mode: Mode = "online"
-    releases: int = 0
-    """How often anything was released."""
-    users: int = 0
-    """How many users came, where they are counted."""
-
-
 class Host:
-    """The owner of one served policy.  ``process`` may be called from several threads."""
+    """The owner of one served policy.  ``process`` may be called from several threads.
+
+    ``clock`` gives seconds, as stamps of requests have them; ``started`` is its reading when this life began.
+    """
 
     def __init__(
-        self, store: Store, journal: PolicyJournal, terms: Terms, hashes: Hashes, clock: Callable[[], float]
+        self,
+        store: Store,
+        journal: PolicyJournal,
+        terms: Terms,
+        hashes: Hashes,
+        clock: Callable[[], float],
+        started: float,
     ) -> None:
         self.journal, self.terms, self.hashes = journal, terms, hashes
         self._store, self._clock, self._lock = store, clock, threading.Lock()
-        self._progress = _Progress(**json.loads(journal.note or b"{}"))
-        self._since = clock() - self._progress.uptime
-        self._next_due = self._next_forgotten = 0.0
+        self._progress = Progress(**json.loads(journal.note or b"{}"))
+        self._since, self._kept_at = started - self._progress.uptime, self._progress.uptime
+        self._wall = time.time() - clock() + self._since
+        """Seconds since 1970 at which the clock was 0, as far as release times are concerned."""
+        self._moved = False
+        """Whether the open group holds a decision, a beat or a change of mode: rewards alone keep no clock."""
+        self._events = WaitingEvents(store, journal, self._progress, terms.memory - terms.reward_wait)
+        self._inbox = {} if terms.hold else {row.key: (row, event) for row, event in self._held()}
+        """Without ``hold``: rewards that came since the last decision, by event."""
         rounds = journal.policy.config.rounds_per_user if terms.user_level else None
         self._users = UserCounts(store, journal.lease, rounds, self._progress.users)
-        self._known: dict[bytes, Row] = {}
         self._history = deque(self._recorded())
         self._modes = ModeChanges(store, journal.lease)
         self.published: Published = publish(
@@ -130,14 +135,11 @@ class Host:
         """What others may see; replaced after each commit, never changed."""
 
     def process(self, requests: Sequence[Request], *, tending: bool = True) -> list[Answer | Refusal]:
-        """Carry out a group of requests; all of it is durable when this returns.
+        """Carry out a group of requests, in the order of their arrival; all of it is durable when this returns.
 
-        Without ``tending`` upkeep that is due, such as a snapshot, and takes long is left to the next call.
+        Without ``tending`` upkeep that is due, such as a snapshot, and takes long is left to ``tend``.
         """
         with self._lock, self.journal.working():
-            self._progress.uptime = self._clock() - self._since
-            self._forget()
-            self._settle()
             self._look_up(requests)
             answers = [self._carry_out(request) for request in requests]
             self._commit()
@@ -151,15 +153,29 @@ class Host:
         return self._progress.position - self._progress.settled
 
     def tick(self) -> None:
-        """Settle what is due, if anything is; for times when nobody asks."""
-        if self._clock() - self._since >= min(self._next_due, self._next_forgotten):
-            self.process(())
+        """A beat: settle what is due, and keep the clock now and then, so that a crash loses little of it.
+
+        Whether there is anything to do follows from decisions and the clock, never from rewards.
+        """
+        now = BEAT * math.floor((self._clock() - self._since) / BEAT)
+        with self._lock, self.journal.working():
+            waits = self._progress.position > self._progress.forgotten
+            if now >= self._events.next or (waits and now - self._kept_at >= KEPT_EVERY):
+                self._advance(now)
+                self._commit()
+                self.journal.tend()
+
+    def tend(self) -> None:
+        """Do upkeep that is due, such as a snapshot; no time passes by it."""
+        with self._lock, self.journal.working():
+            self.journal.tend()
 
     def close(self) -> None:
-        """Commit the clock and write a snapshot; the host is not used any more."""
+        """A last beat and a snapshot; the host is not used any more."""
+        now = self._clock() - self._since
         with self._lock:
             if self.journal.alive:
-                self._progress.uptime = self._clock() - self._since
+                self._advance(now)
                 self._commit()
                 self.journal.compact()
                 self.journal.end()
@@ -168,12 +184,8 @@ class Host:
 
     def _look_up(self, requests: Sequence[Request]) -> None:
         """Read what the store knows of the events and users of these requests, at once."""
-        events = {request.event for request in requests if not isinstance(request, SetMode)}
+        self._events.look_up({request.event for request in requests if not isinstance(request, SetMode)})
         users = {request.user for request in requests if isinstance(request, Decide) and request.user is not None}
-        put = self.journal.group.rows.get(EVENTS, {})
-        self._known = self._store.find(self.journal.lease, EVENTS, events) | {
-            key: put[key] for key in events if key in put
-        }
         self._users.look_up(users)
 
     def _carry_out(self, request: Request) -> Answer | Refusal:
@@ -183,117 +195,90 @@ class Host:
             return self._reward(request)
         changed = request.mode != self._progress.mode
         if changed:
-            self._progress.mode = request.mode
+            self._progress.mode, self._moved = request.mode, True
             self._modes.record(self.journal.group, time.time(), self.journal.policy.decisions, request.mode)
         return Answer(0, changed)
 
     def _decide(self, request: Decide) -> Answer | Refusal:
-        row = self._known.get(request.event)
-        if row is not None:
-            event = Event.unpack(row.value)
+        self._advance(request.stamp - self._since)
+        now = self._progress.uptime
+        known = self._events.known(request.event, now)
+        if known is not None:
+            event = known[1]
             return Answer(event.arm, False) if event.content == request.content else Refusal.OTHER_CONTENT
         if self._progress.mode == "off":
             return Refusal.SWITCHED_OFF
         if self.unsettled >= self.journal.policy.config.reward_window:
             return Refusal.TOO_MANY_WAIT  # by the clock; else the oldest reward, acknowledged and held, would be lost
         arms = request.arms[:, :1] if self._progress.mode == "apprentice" else request.arms
+        released = self.journal.released_in_group
         decision = self.journal.policy.select_admitted(arms)
+        if self.journal.released_in_group > released:
+            self._record(self.journal.released_in_group - released)
         counts = self._users.counts(request.user, self.journal.group)
         if not counts:
             self.journal.policy.abandon(decision)
-        due = self._progress.uptime + self.terms.reward_wait
-        self._progress.position += 1
-        self._next_due = min(self._next_due, due)
-        self._next_forgotten = min(self._next_forgotten, due)
-        event = Event(Status.WAITING, counts, decision.arm, decision.id, due, request.content)
-        self._put(Row(request.event, self._progress.position, event.pack()))
+        due = now + self.terms.reward_wait
+        self._events.add(request.event, Event(Status.WAITING, counts, decision.arm, decision.id, due, request.content))
         return Answer(decision.arm, True)
 
     def _reward(self, request: Reward) -> Answer | Refusal:
-        row = self._known.get(request.event)
-        if row is None:
+        """Keep a reward with its own event, if it came in time; it contributes in the turn of a decision or a beat."""
+        arrived = request.stamp - self._since
+        known = self._events.known(request.event, max(arrived, self._progress.uptime))
+        if known is None:
             return Refusal.UNKNOWN_EVENT
-        event = Event.unpack(row.value)
+        row, event = known
         if request.arm is not None and request.arm != event.arm:
             return Refusal.OTHER_ARM
-        answer = self.hashes.reward(request.event, request.reward)
-        if event.status is Status.EXPIRED:
+        if event.status is Status.EXPIRED or (event.status is Status.WAITING and arrived > event.due):
             return Refusal.EXPIRED
+        answer = self.hashes.reward(request.event, request.reward)
         if event.status is not Status.WAITING:
             return Answer(event.arm, False) if event.answer == answer else Refusal.OTHER_REWARD
-        changed = event._replace(answer=answer, status=Status.DONE)
-        if request.reward is None:
-            self._contribute(event, None)
-        elif self.terms.hold:
-            changed = changed._replace(status=Status.HELD, reward=request.reward)
-        else:
-            self._contribute(event, request.reward)
-        self._put(Row(row.key, row.position, changed.pack()))
+        reward = math.nan if request.reward is None else request.reward
+        held = event._replace(answer=answer, status=Status.HELD, reward=reward)
+        row = self._events.change(row, held)
+        if not self.terms.hold:
+            self._inbox[row.key] = row, held
         return Answer(event.arm, True)
-
-    def _contribute(self, event: Event, reward: float | None) -> None:
-        """Let a decision teach what its reward was, or nothing."""
-        if not event.counts:
-            return
-        if reward is None:
-            self.journal.policy.abandon(event.decision)
-        else:
-            self.journal.policy.update(event.decision, reward)
-
-    def _put(self, row: Row) -> None:
-        self.journal.group.rows.setdefault(EVENTS, {})[row.key] = row
-        self._known[row.key] = row
 
     # Time
 
-    def _settle(self) -> None:
-        """Let decisions whose waiting time is over contribute, in the order in which they were made."""
-        for _ in range(_MOST_SETTLED // _CHUNK):
-            if self._progress.uptime < self._next_due:
-                return
-            rows = self._store.scan(self.journal.lease, EVENTS, self._progress.settled, _CHUNK)
-            for row in rows:
-                event = Event.unpack(row.value)
-                if event.due > self._progress.uptime:
-                    self._next_due = event.due
-                    return
-                self._settle_one(row, event)
-                self._progress.settled = row.position
-            if len(rows) < _CHUNK:
-                self._next_due = math.inf
-                return
+    def _advance(self, now: float) -> None:
+        """Move the clock to the time of a decision or a beat, and let everything contribute that is due by then."""
+        self._progress.uptime, self._moved = max(self._progress.uptime, now), True
+        if self._inbox:
+            self._empty_inbox()
+        for number, (row, event) in enumerate(self._events.settle(self._progress.uptime), start=1):
+            self._settle_one(row, event)
+            if number % _SETTLED_AT_ONCE == 0:
+                self._commit()
+                self._moved = True
+
+    def _empty_inbox(self) -> None:
+        """Let rewards contribute that came since the last decision, in the order of their decisions."""
+        arrived, self._inbox = self._inbox, {}
+        for row, event in sorted(arrived.values(), key=lambda each: each[0].position):
+            self._settle_one(row, event)
 
     def _settle_one(self, row: Row, event: Event) -> None:
+        """Let a decision teach what its reward was, the default, or nothing."""
         if event.status is Status.HELD:
-            self._contribute(event, event.reward)
+            reward = None if math.isnan(event.reward) else event.reward
         elif event.status is Status.WAITING:
-            self._contribute(event, self.terms.default_reward)
+            reward = self.terms.default_reward
         else:
             return
-        self._put(Row(row.key, row.position, event.settled().pack()))
+        if event.counts and reward is None:
+            self.journal.policy.abandon(event.decision)
+        elif event.counts and reward is not None:
+            self.journal.policy.update(event.decision, reward)
+        self._events.change(row, event.settled())
 
-    def _forget(self) -> None:
-        """Delete events whose ids need not be known any more, of those that were settled in an earlier group."""
-        if self._progress.uptime < self._next_forgotten:
-            return
-        last, self._next_forgotten = self._progress.forgotten, self._progress.uptime
-        for _ in range(_MOST_SETTLED // _CHUNK):
-            rows = self._store.scan(self.journal.lease, EVENTS, last, _CHUNK)
-            over = list(takewhile(self._is_over, rows))
-            last = over[-1].position if over else last
-            if len(over) < _CHUNK:
-                kept = rows[len(over) :]
-                self._next_forgotten = max(self._over_at(kept[0]), self._progress.uptime) if kept else math.inf
-                break
-        if last > self._progress.forgotten:
-            self._progress.forgotten = self.journal.group.forget[EVENTS] = last
-
-    def _is_over(self, row: Row) -> bool:
-        """Whether an event may be forgotten; later ones are over later."""
-        return row.position <= self._progress.settled and self._over_at(row) <= self._progress.uptime
-
-    def _over_at(self, row: Row) -> float:
-        return Event.unpack(row.value).due + self.terms.memory - self.terms.reward_wait
+    def _held(self) -> Iterator[tuple[Row, Event]]:
+        """Events whose reward has come and has not contributed, as the store has them."""
+        return ((row, event) for row, event in self._events.unsettled() if event.status is Status.HELD)
 
     # After the work
 
@@ -306,30 +291,34 @@ class Host:
         return tuple(point for _, point in self._history)
 
     def _record(self, released: int) -> None:
-        """Remember the newest release, of which a group may have several; the oldest ones are forgotten."""
+        """Remember what a decision has released, and when; the oldest releases are forgotten."""
         self._progress.releases += released
-        number, point = self._progress.releases, newest_point(self.journal.policy, time.time())
+        number = self._progress.releases
+        point = newest_point(self.journal.policy, self._wall + self._progress.uptime)
         last = self.journal.group.forget[RELEASES] = number - _SHOWN_RELEASES
         while self._history and self._history[0][0] <= last:
             self._history.popleft()
         self._history.append((number, point))
         key = number.to_bytes(8, "big")
-        self.journal.group.rows[RELEASES] = {key: Row(key, number, point.pack())}
+        rows = self.journal.group.rows.setdefault(RELEASES, {})
+        rows[key] = Row(key, number, point.pack())
 
     def _commit(self) -> None:
-        """Make everything durable, then let others see it."""
-        released = self.journal.released_in_group
-        if released:
-            self._record(released)
-        self._progress.users = self._users.known
-        self.journal.carried = self._progress.position - self._progress.forgotten + self._progress.users
-        self.journal.group.note = json.dumps(vars(self._progress)).encode()
+        """Make everything durable, then let others see it; rewards alone change neither the clock nor what is seen."""
+        if not self._moved:
+            self.journal.commit()
+            return
+        progress, modes = self._progress, self._modes.known
+        self._events.forget(progress.uptime)
+        progress.users = self._users.known
+        self.journal.carried = progress.position - progress.forgotten + progress.users
+        self.journal.group.note = json.dumps(vars(progress)).encode()
         self.journal.commit()
-        seen = self.published
-        policy, progress = self.journal.policy, self._progress
-        modes = self._modes.known
-        if released or modes is not seen.modes or progress.uptime - seen.made_at >= _FRESH_FOR:
-            history = self._points() if released else seen.history
-            self.published = publish(policy, progress.mode, progress.releases, history, modes, progress.uptime, seen)
-        else:
+        self._events.committed()
+        self._kept_at, self._moved = progress.uptime, False
+        seen, policy = self.published, self.journal.policy
+        if is_current(seen, policy, progress.releases, modes):
             self.published = replace(seen, decisions=policy.decisions)
+        else:
+            history = self._points() if progress.releases != seen.releases else seen.history
+            self.published = publish(policy, progress.mode, progress.releases, history, modes, seen)

@@ -1,12 +1,13 @@
-"""From what a caller sends to a request of a host: checked, encoded and hashed, without touching any state.
+"""From what a caller sends to a request of a host: stamped, checked, encoded and hashed, without touching any state.
 
-Everything here is a function of the request and of public configuration, and may be done by any thread.
+Everything here is a function of the request, of when it came and of public configuration, and may be done by any
+thread.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tacit.errors import InvalidInput
@@ -23,8 +24,12 @@ _NO_USER: Final = b""
 class Intake:
     """What is asked of one policy, as requests of its host."""
 
-    def __init__(self, policy: Policy, terms: Terms, hashes: Hashes, most_arms: int) -> None:
+    def __init__(
+        self, policy: Policy, terms: Terms, hashes: Hashes, most_arms: int, clock: Callable[[], float]
+    ) -> None:
         self._policy, self._terms, self._hashes, self._most_arms = policy, terms, hashes, most_arms
+        self.clock = clock
+        """Seconds, as stamps have them."""
 
     def decision(
         self,
@@ -35,8 +40,13 @@ class Intake:
         arms: Sequence[Mapping[str, Any]] | None = None,
         event_id: str | None = None,
         user_id: str | None = None,
+        stamp: float | None = None,
     ) -> tuple[str, Decide]:
-        """The id of a decision, made up where the caller has none, and the request for it."""
+        """The id of a decision, made up where the caller has none, and the request for it.
+
+        ``stamp`` is when the call arrived that it is part of; now by default.
+        """
+        stamp = self.clock() if stamp is None else stamp
         identity = secrets.token_urlsafe(18) if event_id is None else checked_id("event_id", event_id)
         asked = contexts if contexts is not None else arms
         if asked is not None and len(asked) > self._most_arms:
@@ -44,7 +54,7 @@ class Intake:
         block = self._policy.admit(contexts, user=user, arms=arms)
         person = self._user(user_id)
         content = self._hashes.of(b"content", block.tobytes(), person or _NO_USER)
-        return identity, Decide(self._hashes.event(namespace, identity), content, block, person)
+        return identity, Decide(self._hashes.event(namespace, identity), content, block, stamp, person)
 
     def _user(self, user_id: str | None) -> bytes | None:
         if user_id is not None:
@@ -58,12 +68,13 @@ class Intake:
     def reward(
         self, namespace: str, event_id: str, *, reward: float | None, abandoned: bool = False, arm: int | None = None
     ) -> Reward:
-        """The request that reports a reward, or that the arm was never shown."""
+        """The request that reports a reward, or that the arm was never shown; it has arrived now."""
+        stamp = self.clock()
         event = self._hashes.event(namespace, checked_id("event_id", event_id))
         if abandoned == (reward is not None):
             raise InvalidInput("give a reward, or say that the decision is abandoned")
         value = None if reward is None else admit_reward(reward, self._policy.setting)
-        return Reward(event, value, arm)
+        return Reward(event, value, stamp, arm)
 
 
 def checked_id(name: str, value: object) -> str:

@@ -64,13 +64,26 @@ class Published:
     """The newest changes of mode, oldest first."""
     explanation: Mapping[str, Any] | None
     """Every feature with its released weight; None for a policy that estimates none, or without privacy."""
-    made_at: float
-    """Seconds that the service had been up."""
 
 
 def composed(mus: Iterable[float]) -> float:
     """Gaussian-DP parameter of everything that was spent on somebody who is in all policies: sqrt of sum mu^2."""
     return math.sqrt(sum(mu * mu for mu in mus))
+
+
+def is_current(seen: Published, policy: Policy, releases: int, modes: tuple[ModeChange, ...]) -> bool:
+    """Whether all but the number of decisions would be the same in a copy that is made now.
+
+    A function of what is public, and never of the time since the last copy: that would tell of requests in between.
+    """
+    if seen.releases != releases or seen.modes is not modes:
+        return False
+    if not isinstance(policy, PrivatePolicy):
+        return True
+    horizon = policy.setting.horizon  # a report says by how many decisions a policy has outlived it
+    return len(policy.ledger.entries) == len(seen.privacy["entries"]) and (
+        horizon is None or policy.decisions <= horizon
+    )
 
 
 def publish(
@@ -79,7 +92,6 @@ def publish(
     releases: int,
     history: tuple[Point, ...],
     modes: tuple[ModeChange, ...] = (),
-    uptime: float = 0.0,
     earlier: Published | None = None,
 ) -> Published:
     """The copy that others see from now on; everything in the policy must be committed.
@@ -98,7 +110,6 @@ def publish(
         history=history,
         modes=modes,
         explanation=earlier.explanation if same and earlier is not None else _explained(policy),
-        made_at=uptime,
     )
 
 

@@ -68,6 +68,15 @@ def test_buckets_belong_to_keys_and_do_not_pile_up() -> None:
         rates.take(Key("4999", (), "", ""))
 
 
+def test_rewards_do_not_use_up_what_decisions_may() -> None:
+    rates, key = Rates(1.0, lambda: 0.0), Key("one", (), "", "")
+    for reward in (True, False):
+        for _ in range(2):
+            rates.take(key, reward=reward)
+        with pytest.raises(Problem):
+            rates.take(key, reward=reward)
+
+
 def test_a_look_at_the_rate_takes_about_a_microsecond() -> None:
     rates, key = Rates(50_000), Key("one", (), "", "", rate=1e9)
     fastest = min(_seconds(rates, key, 2000) for _ in range(20)) / 2000
@@ -111,9 +120,11 @@ def test_a_key_that_asks_too_often_is_refused_and_nothing_changes(running: Runni
     path = running.policy()
     with limited(running, 0.1, "slow") as slow:
         assert decide(slow, path, event_id="first").status_code == 201
+        assert decide(admin, path, event_id="third").status_code == 201
+        assert reward(slow, path, "first", reward=1.0).status_code == 201  # out of a bucket of its own
         for answer in (
             decide(slow, path, event_id="second"),
-            reward(slow, path, "first", reward=1.0),
+            reward(slow, path, "third", reward=1.0),
             slow.post(f"{path}/decisions:batch", json={"requests": [{"contexts": TWO}]}),
             slow.get(path),
             slow.put("/v1/policies/none", json={}),  # before its scope is looked at
@@ -121,9 +132,9 @@ def test_a_key_that_asks_too_often_is_refused_and_nothing_changes(running: Runni
             problem(answer, 429, "too-often")
             assert re.fullmatch("[1-9]|10", answer.headers["retry-after"])
         assert slow.get("/healthz").status_code == 200
-    assert admin.get(path).json()["decisions"] == 1
+    assert admin.get(path).json()["decisions"] == 2
     problem(reward(admin, path, "second", reward=1.0), 404, "unknown-event")
-    assert reward(admin, path, "first", reward=0.0).status_code == 201  # the refused one left no trace
+    assert reward(admin, path, "third", reward=0.0).status_code == 201  # the refused one left no trace
     assert "too-often" not in running.log.read_text()
     with limited(running, 1.0, "batches") as batches:
         many = {"requests": [{"contexts": TWO}] * 30}

@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from tacit.errors import StoreFailed
 from tacit.service.deployment import Deployment
-from tacit.service.host import Answer, Host, Request, Reward
+from tacit.service.host import Answer, Decide, Host, Request, Reward
 from tacit.service.http import writer as module
 from tacit.service.http.logs import Log
 from tacit.service.http.problems import Problem
@@ -34,11 +35,14 @@ class SlowHost:
         self.error: Exception | None = None
         self.journal = SimpleNamespace(upkeep_due=False)
 
+    def tend(self) -> None:
+        self.journal.upkeep_due = False
+        self.tended.append(threading.current_thread())
+
     def process(self, requests: Sequence[Request], *, tending: bool = True) -> list[Answer]:
-        numbers = [int(cast(Reward, request).event) for request in requests]
+        numbers = [int(cast(Decide | Reward, request).event) for request in requests]
         if self.journal.upkeep_due and tending:
-            self.journal.upkeep_due = False
-            self.tended.append(threading.current_thread())
+            self.tend()
         if not numbers:
             return []
         self.groups.append(numbers)
@@ -62,7 +66,11 @@ class Ticking:
 
 
 def asked(*numbers: int) -> list[Request]:
-    return [Reward(str(number).encode(), None) for number in numbers]
+    return [Decide(str(number).encode(), b"", np.eye(1), 0.0) for number in numbers]
+
+
+def reported(*numbers: int) -> list[Request]:
+    return [Reward(str(number).encode(), None, 0.0) for number in numbers]
 
 
 def run(test: Callable[[Writer], Awaitable[None]], deployment: Any = None, quick: float = NO_GROUP) -> None:
@@ -206,6 +214,25 @@ def test_too_many_are_refused_at_once_and_counted_right() -> None:
         assert sum(len(group) for group in host.groups) == 4
 
     run(test)
+
+
+def test_decisions_and_rewards_are_refused_for_their_own_kind_alone() -> None:
+    """Whether a decision is taken tells nothing of rewards that wait, and the other way round."""
+
+    async def test(writer: Writer) -> None:
+        host = SlowHost(allowed=9)
+        writer._bound = 2
+        first = begun(writer, host, 0)
+        rewards = asyncio.ensure_future(writer.carry_out(cast(Host, host), reported(1, 2)))
+        await asyncio.sleep(0)
+        assert (writer.waiting, writer.waiting_rewards) == (1, 2)
+        with pytest.raises(Problem):
+            await writer.carry_out(cast(Host, host), reported(3))
+        second = begun(writer, host, 4)
+        assert arms(await asyncio.gather(first, rewards, second)) == [0, 1, 2, 4]
+        assert (writer.waiting, writer.waiting_rewards) == (0, 0)
+
+    run(test, quick=EVERY_GROUP)
 
 
 def test_time_goes_on_when_nobody_asks_and_the_end_comes_after_what_was_begun() -> None:

@@ -80,7 +80,7 @@ class App:
         found = hot_route(scope["raw_path"])
         if found is not None:
             scope["tacit.route"] = found[0].template  # known before anything is refused: rewards are never logged
-        self.service.rates.take(key)
+        self.service.rates.take(key, reward=found is not None and found[0].template == REWARDS)
         if found is None:
             scope["tacit.key"] = key
             await self._starlette(scope, receive, told)

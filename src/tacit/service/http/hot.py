@@ -78,14 +78,14 @@ async def decide(service: Service, key: Key, parts: Parts, scope: ASGIScope, rec
     """An arm for one user."""
     body = await _body(service, scope, receive)
     served = service.served(parts[0])
-    identity, request = _admitted(served, key, decoded(DECISION, body))
+    identity, request = _admitted(served, key, decoded(DECISION, body), served.intake.clock())
     (answer,) = await service.writer.carry_out(served.host, (request,))
     if isinstance(answer, Refusal):
         raise refused(answer)
     return _status(answer), encode(Decided(identity, answer.arm))
 
 
-def _admitted(served: Served, key: Key, asked: DecisionBody) -> tuple[str, Decide]:
+def _admitted(served: Served, key: Key, asked: DecisionBody, stamp: float) -> tuple[str, Decide]:
     return served.intake.decision(
         key.namespace,
         contexts=asked.contexts,
@@ -93,6 +93,7 @@ def _admitted(served: Served, key: Key, asked: DecisionBody) -> tuple[str, Decid
         arms=asked.arms,
         event_id=asked.event_id,
         user_id=asked.user_id,
+        stamp=stamp,
     )
 
 
@@ -106,20 +107,21 @@ async def decide_batch(
     """An arm for each of many users; a bad request gets its own error and does not touch the others."""
     body = await _body(service, scope, receive)
     served = service.served(parts[0])
+    stamp = served.intake.clock()
     asked = decoded(BATCH, body).requests
     if len(asked) > service.options.most_batch:
         raise InvalidInput(f"at most {service.options.most_batch} requests are taken at once, not {len(asked)}")
     service.rates.charge(key, max(len(asked) - 1, 0))  # one was counted when the call came
-    looked_at = [_looked_at(served, key, each) for each in asked]
+    looked_at = [_looked_at(served, key, each, stamp) for each in asked]
     wanted = [each[1] for each in looked_at if not isinstance(each, Problem)]
     answers = iter(await service.writer.carry_out(served.host, wanted) if wanted else ())
     entries = [_entry(each, answers.__next__) for each in looked_at]
     return 200, encode(BatchAnswer(entries))
 
 
-def _looked_at(served: Served, key: Key, asked: msgspec.Raw) -> tuple[str, Decide] | Problem:
+def _looked_at(served: Served, key: Key, asked: msgspec.Raw, stamp: float) -> tuple[str, Decide] | Problem:
     try:
-        return _admitted(served, key, decoded(DECISION, asked))
+        return _admitted(served, key, decoded(DECISION, asked), stamp)
     except (Problem, InvalidInput) as error:
         return problem_of(error) or Problem(422, "invalid", "this request cannot be read")
 

@@ -34,7 +34,9 @@ class _Numbers(Collector):
             yield self._requests("tacit_reward_requests", f"{_RAW}requests that report rewards, by status.", (REWARDS,))
             yield self._unsettled()
             yield GaugeMetricFamily(
-                "tacit_queue", f"{_RAW}requests that wait for the writer.", value=self._service.writer.waiting
+                "tacit_queue",
+                f"{_RAW}requests that wait for the writer, rewards included.",
+                value=self._service.writer.waiting + self._service.writer.waiting_rewards,
             )
 
     def _of_policies(self) -> Iterator[Metric]:

@@ -1,7 +1,8 @@
 """How often a key may ask: a bucket of requests for each key, which fills up as time goes by.
 
-A decision, a reward and every other call is one request; a batch counts its decisions.  Whether a request is refused
-depends on how often this key asked, and when, which is public; never on what it asked.
+A decision and every other call is one request; a batch counts its decisions.  Whether a request is refused depends on
+how often this key asked, and when, which is public; never on what it asked.  Rewards have a bucket of their own, of the
+same rate: when somebody reports one is not public, and must not take a decision's place.
 
 A bucket is one number, the time at which it is full again.  A request that finds at least one request in it passes,
 and may leave it in debt: a batch is not cut, and later calls wait for it.
@@ -58,24 +59,24 @@ class Rates:
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._clock = rate, clock
-        self._buckets: dict[str, Bucket] = {}
+        self._buckets: dict[tuple[str, bool], Bucket] = {}
 
-    def take(self, key: Key) -> None:
+    def take(self, key: Key, *, reward: bool = False) -> None:
         """Let a call of this key pass, or refuse it."""
-        wait = self._bucket(key).take(self._clock())
+        wait = self._bucket(key, reward).take(self._clock())
         if wait > 0.0:
             raise too_often(math.ceil(wait))
 
     def charge(self, key: Key, requests: int) -> None:
         """Count further requests of a call that has passed."""
-        self._bucket(key).charge(requests)
+        self._bucket(key, False).charge(requests)
 
-    def _bucket(self, key: Key) -> Bucket:
+    def _bucket(self, key: Key, reward: bool) -> Bucket:
         rate = self._rate if key.rate is None else key.rate
-        found = self._buckets.get(key.name)
+        found = self._buckets.get((key.name, reward))
         if found is None or found.rate != rate:  # a new key, or another one under the name of one that was revoked
             self._drop_full()
-            found = self._buckets[key.name] = Bucket(rate)
+            found = self._buckets[key.name, reward] = Bucket(rate)
         return found
 
     def _drop_full(self) -> None:

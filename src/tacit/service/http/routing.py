@@ -27,6 +27,7 @@ PATIENCE: Final = 1.5
 _GRACE: Final = 0.5
 """Seconds that requests about a policy have to come to their end before it is closed; later ones come again."""
 _LOOK: Final = 0.005
+_REWARD: Final = b"/reward"
 
 
 class News:
@@ -52,7 +53,7 @@ class Router:
 
     def __init__(self, service: Service, app: ASGIApplication, cluster: Cluster, relay: Relay) -> None:
         self._service, self._app, self._cluster, self._relay = service, app, cluster, relay
-        self._waiting, self._leaving = 0, set[str]()
+        self._waiting, self._leaving = Counter[bool](), set[str]()
         self._busy: Counter[str] = Counter()
         self.news = News()
 
@@ -109,9 +110,10 @@ class Router:
         """Find the owner of a policy that is not here, and let it answer."""
         if self._service.keyring.holder(header(scope["headers"], b"authorization")) is None:
             raise no_key()
-        if self._waiting >= self._service.options.most_waiting:
+        reward = scope["raw_path"].endswith(_REWARD)  # counted apart: no decision is refused because of rewards
+        if self._waiting[reward] >= self._service.options.most_waiting:
             raise overloaded()
-        self._waiting += 1
+        self._waiting[reward] += 1
         try:
             empty = scope["method"] in ("GET", "HEAD")
             body = b"" if empty else await json_body(scope["headers"], receive, self._service.options)
@@ -121,7 +123,7 @@ class Router:
                 if time.monotonic() >= end or self._service.stopping.is_set():
                     raise request.refusal()
         finally:
-            self._waiting -= 1
+            self._waiting[reward] -= 1
 
     async def _answered(self, request: Passed, end: float) -> bool:
         """Whether this process, or another one, has answered; if not, something has changed since."""

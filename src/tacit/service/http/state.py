@@ -55,6 +55,6 @@ class Service:
         """A public code: whether requests are taken."""
         if self.stopping.is_set():
             return "stopping"
-        if self.writer.waiting >= self.options.most_waiting:
+        if self.writer.waiting >= self.options.most_waiting:  # which counts no rewards
             return "overloaded"
         return "ok" if self.neighbours.ready() else "no-owner"

@@ -1,7 +1,8 @@
 """Between HTTP and the hosts: one group of requests at a time is carried out, and groups are whatever waits.
 
 While a group is being committed, others gather; the next group takes all of them.  Answers go back in the order of
-commits.  The queue is bounded: whoever comes when it is full is refused at once, before anything is changed.
+commits.  The queue is bounded, for rewards and for everything else apart: what comes when too much of its own kind
+waits is refused at once, before anything is changed.  So whether a decision is taken never depends on rewards.
 
 **Where a group is carried out.**  On a disk that syncs in a fraction of a millisecond the event loop does it by itself:
 to hand a group to another thread and back takes longer than its commit, since Python runs one thread at a time.  What
@@ -25,7 +26,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from tacit.service.deployment import Deployment
-from tacit.service.host import Answer, Host, Refusal, Request
+from tacit.service.host import BEAT, Answer, Host, Refusal, Request, Reward
 from tacit.service.http.logs import Log
 from tacit.service.http.problems import overloaded
 
@@ -35,8 +36,6 @@ EXIT_CODE: Final = 70
 _LARGEST_GROUP: Final = 256
 _EMPTY_TURNS: Final = 3
 """Turns of the event loop without anything new after which a group begins; each takes some microseconds."""
-_TICK: Final = 0.25
-"""Seconds between looks at what is due."""
 QUICK: Final = 0.003
 """Seconds that groups may take, on average, for the event loop to wait for them."""
 _WEIGHT: Final = 0.1
@@ -49,6 +48,8 @@ class Job(NamedTuple):
     host: Host
     requests: Sequence[Request]
     future: asyncio.Future[Answers]
+    rewards: bool
+    """Whether they report rewards; one caller's requests are of one kind."""
 
 
 Answered = list[tuple[Sequence[Job], Answers]]
@@ -75,7 +76,9 @@ class Writer:
         self._aside = False
         """Whether the thread has a group; changed by the event loop alone."""
         self.waiting = 0
-        """Requests that have no answer yet; changed by the event loop alone."""
+        """Requests that have no answer yet, rewards aside; changed by the event loop alone."""
+        self.waiting_rewards = 0
+        """Rewards that have no answer yet."""
 
     def start(self) -> None:
         """Begin to take requests."""
@@ -88,19 +91,27 @@ class Writer:
             self._thread.join()
 
     async def carry_out(self, host: Host, requests: Sequence[Request]) -> Answers:
-        """The answers to these requests, when they are durable; refused at once when too many wait."""
-        if self.waiting >= self._bound:
+        """The answers to these requests, when they are durable; refused at once when too many of their kind wait."""
+        rewards = bool(requests) and isinstance(requests[0], Reward)
+        if (self.waiting_rewards if rewards else self.waiting) >= self._bound:
             raise overloaded()
         loop = self._loop or asyncio.get_running_loop()
         self._loop = loop
         future: asyncio.Future[Answers] = loop.create_future()
-        self.waiting += len(requests)
-        self._arrived.append(Job(host, requests, future))
+        self._count(rewards, len(requests))
+        self._arrived.append(Job(host, requests, future, rewards))
         if len(self._arrived) == 1:
             loop.call_soon(self._gather, 1, 0)
         return await future
 
     # In the event loop
+
+    def _count(self, rewards: bool, change: int) -> None:
+        """So many more requests wait for an answer."""
+        if rewards:
+            self.waiting_rewards += change
+        else:
+            self.waiting += change
 
     def _gather(self, known: int, empty: int) -> None:
         """Begin when the event loop has brought nothing new: a larger group costs each of its requests less."""
@@ -158,7 +169,7 @@ class Writer:
         """Let the thread do what is due and takes long, such as snapshots."""
         for host in {id(job.host): job.host for job in jobs}.values():
             if host.journal.upkeep_due:
-                self._work.put(partial(self._alone, partial(host.process, ())))
+                self._work.put(partial(self._alone, host.tend))
 
     def _hand_back(self, answered: Answered) -> None:
         """Wake up all who wait."""
@@ -169,7 +180,7 @@ class Writer:
                 if not job.future.done():
                     job.future.set_result(answers[start:end])
                 start = end
-            self.waiting -= start
+                self._count(job.rewards, -len(job.requests))
 
     # Wherever a group is carried out
 
@@ -186,13 +197,13 @@ class Writer:
     # In the thread
 
     def _live(self) -> None:
-        next_tick = time.monotonic() + _TICK
+        next_tick = time.monotonic() + BEAT
         try:
             while True:
                 try:
                     work = self._work.get(timeout=max(0.0, next_tick - time.monotonic()))
                 except queue.Empty:
-                    work, next_tick = partial(self._alone, self._deployment.tick), time.monotonic() + _TICK
+                    work, next_tick = partial(self._alone, self._deployment.tick), time.monotonic() + BEAT
                 if work is None:
                     return
                 work()
