@@ -39,8 +39,7 @@ def compare(folder: Path, life: int, witnesses: Mapping[str, Witness]) -> None:
             try:
                 _compare_states(archived(folder, name, host.journal.seq), first_snapshot(folder, name), host, witness)
                 now += _LATER
-                while host.unsettled:
-                    host.process(())
+                host.tick()
                 _compare_contributions(archived(folder, name, host.journal.seq), witness)
             except TacitError as error:
                 witness.expect(False, f"the log cannot be replayed: {error!r}")

@@ -18,7 +18,7 @@ from tacit.service import journal as journal_module
 from tacit.service import modes as modes_module
 from tacit.service import waiting as waiting_module
 from tacit.service.events import EVENTS, Status
-from tacit.service.host import Answer, Refusal, SetMode
+from tacit.service.host import Answer, Refusal, Request, SetMode
 from tacit.service.modes import MODE_CHANGES, ModeChange
 from tacit.service.store import Row
 from tests.service.hosting import Bench, arms_of
@@ -287,7 +287,7 @@ def test_a_decision_settles_all_that_is_due_however_much_it_is(
 def test_decisions_of_one_group_are_settled_by_its_later_ones(tmp_path: Path) -> None:
     """A group is no unit of time: every decision has its own stamp, and sees what was due by then."""
     bench = served(tmp_path, policy="random", default_reward=0.25, event_memory=2 * WAIT)
-    group = []
+    group = list[Request]()
     for event in "abc":
         group.append(bench.asks(event))
         if event == "a":

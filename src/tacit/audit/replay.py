@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,6 +97,11 @@ def replay(first: PrivatePolicy, second: PrivatePolicy, world: World, rng: np.ra
         _compare_scales(session)
     except Diverged as found:
         run.divergences.append(str(found))
+    return outcome_of(session, run.divergences)
+
+
+def outcome_of(session: Session, divergences: Sequence[str]) -> Outcome:
+    """What a session has measured, against what the ledger of its first world has charged."""
     ledger, budget = session.policies[0].ledger, session.policies[0].setting.budget
     # Shuffled sums are judged by their own privacy loss at the budget's delta, so the claim is that of the budget.
     shuffled = session.policies[0].guarantee == "shuffle"
@@ -107,7 +112,7 @@ def replay(first: PrivatePolicy, second: PrivatePolicy, world: World, rng: np.ra
         kinds=kind_ratios(session.costs, ledger, budget.delta),
         draws=tuple(session.draws),
         steps=session.steps,
-        divergences=tuple(run.divergences),
+        divergences=tuple(divergences),
     )
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy.typing as npt
 
 from tacit.errors import CorruptState
-from tacit.policies.publisher import Publisher
+from tacit.policies.publisher import DIRECT, Publisher
 from tacit.privacy.continual import Stream, leaf_is_due, published
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
@@ -91,24 +91,24 @@ def from_parts(header: Mapping[str, Any], arrays: Mapping[str, Values]) -> Entry
 
 
 class LoggingPublisher(Publisher):
-    """Releases as planned, and hands what was released to ``sink``."""
+    """Releases as ``inner`` does, and hands what was released to ``sink``."""
 
-    def __init__(self, sink: Callable[[Entry], None]) -> None:
-        self.sink = sink
+    def __init__(self, sink: Callable[[Entry], None], inner: Publisher = DIRECT) -> None:
+        self.sink, self._inner = sink, inner
 
     def leaf(self, stream: Stream, noise: FloatArray, users: int) -> bool:
         due = leaf_is_due(stream)
-        fresh = super().leaf(stream, noise, users)
+        fresh = self._inner.leaf(stream, noise, users)
         if due:
             self.sink(Released("leaf", {"released": published(stream)} if fresh else {}))
         return fresh
 
     def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:
-        released = super().vector(kind, exact, noise, sd)
+        released = self._inner.vector(kind, exact, noise, sd)
         self.sink(Released(kind, {"released": released.copy()}))
         return released
 
     def shuffled(self, protocol: SumProtocol, rows: FloatArray, release: Callable[[], Aggregate]) -> Aggregate:
-        total = super().shuffled(protocol, rows, release)
+        total = self._inner.shuffled(protocol, rows, release)
         self.sink(Released(f"shuffled sum {protocol.label}", {"sum": total.values.copy()}))
         return total

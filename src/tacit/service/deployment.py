@@ -43,7 +43,7 @@ class Served:
 class Deployment:
     """The policies of a store, each with its host: all of them, or with ``claim_all=False`` those that are claimed.
 
-    ``clock`` counts seconds; a test passes one of its own.
+    ``clock`` counts seconds, ``wall`` those since 1970; a test passes its own.
     """
 
     def __init__(
@@ -52,10 +52,11 @@ class Deployment:
         *,
         most_arms: int = MOST_ARMS,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
         claim_all: bool = True,
     ) -> None:
         refuse_unfinished(store)
-        self.store, self._most_arms, self._clock = store, most_arms, clock
+        self.store, self._most_arms, self._clock, self._wall = store, most_arms, clock, wall
         self._hashes = Hashes(_hash_key(store))
         self._changing, self._listing = threading.Lock(), threading.Lock()
         self.policies: dict[str, Served] = {}
@@ -168,7 +169,7 @@ class Deployment:
             terms = Terms.given(json.loads(kept.config).get(_TERMS, {}))
         except (TypeError, ValueError) as error:
             raise StoreDamaged(f"the terms of {kept.name!r} cannot be read: {error}") from error
-        host = Host(self.store, journal, terms, self._hashes, self._clock, started)
+        host = Host(self.store, journal, terms, self._hashes, self._clock, self._wall, started)
         intake = Intake(journal.policy, terms, self._hashes, self._most_arms, self._clock)
         return Served(kept.name, policy, config, terms, host, intake)
 

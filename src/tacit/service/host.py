@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import math
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -102,7 +101,8 @@ class Answer(NamedTuple):
 class Host:
     """The owner of one served policy.  ``process`` may be called from several threads.
 
-    ``clock`` gives seconds, as stamps of requests have them; ``started`` is its reading when this life began.
+    ``clock`` gives seconds, as stamps of requests have them, and ``wall`` seconds since 1970; ``started`` is the
+    reading of ``clock`` when this life began.
     """
 
     def __init__(
@@ -112,14 +112,14 @@ class Host:
         terms: Terms,
         hashes: Hashes,
         clock: Callable[[], float],
+        wall: Callable[[], float],
         started: float,
     ) -> None:
         self.journal, self.terms, self.hashes = journal, terms, hashes
         self._store, self._clock, self._lock = store, clock, threading.Lock()
         self._progress = Progress(**json.loads(journal.note or b"{}"))
         self._since, self._kept_at = started - self._progress.uptime, self._progress.uptime
-        self._wall = time.time() - clock() + self._since
-        """Seconds since 1970 at which the clock was 0, as far as release times are concerned."""
+        self._wall, self._wall_at_zero = wall, wall() - clock() + self._since
         self._moved = False
         """Whether the open group holds a decision, a beat or a change of mode: rewards alone keep no clock."""
         self._events = WaitingEvents(store, journal, self._progress, terms.memory - terms.reward_wait)
@@ -196,7 +196,7 @@ class Host:
         changed = request.mode != self._progress.mode
         if changed:
             self._progress.mode, self._moved = request.mode, True
-            self._modes.record(self.journal.group, time.time(), self.journal.policy.decisions, request.mode)
+            self._modes.record(self.journal.group, self._wall(), self.journal.policy.decisions, request.mode)
         return Answer(0, changed)
 
     def _decide(self, request: Decide) -> Answer | Refusal:
@@ -294,7 +294,7 @@ class Host:
         """Remember what a decision has released, and when; the oldest releases are forgotten."""
         self._progress.releases += released
         number = self._progress.releases
-        point = newest_point(self.journal.policy, self._wall + self._progress.uptime)
+        point = newest_point(self.journal.policy, self._wall_at_zero + self._progress.uptime)
         last = self.journal.group.forget[RELEASES] = number - _SHOWN_RELEASES
         while self._history and self._history[0][0] <= last:
             self._history.popleft()

@@ -58,11 +58,20 @@ Answered = list[tuple[Sequence[Job], Answers]]
 class Writer:
     """The only one who decides and learns: in the event loop where that is quick, else in a thread.
 
-    ``quick`` is how many seconds a group may take, on average, in the event loop; 0 leaves all to the thread.
+    ``quick`` is how many seconds a group may take, on average, in the event loop; 0 leaves all to the thread.  ``fail``
+    is called with what interrupted a group, after which nobody is answered: by default the process ends.
     """
 
-    def __init__(self, deployment: Deployment, log: Log, most_waiting: int, quick: float = QUICK) -> None:
-        self._deployment, self._log, self._bound, self._quick = deployment, log, most_waiting, quick
+    def __init__(
+        self,
+        deployment: Deployment,
+        log: Log,
+        most_waiting: int,
+        quick: float = QUICK,
+        fail: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self._deployment, self._bound, self._quick = deployment, most_waiting, quick
+        self._fail = fail or (lambda error: end_process(log, error))
         self._arrived: list[Job] = []
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._live, name="tacit-writer", daemon=True)
@@ -137,7 +146,7 @@ class Writer:
         try:
             self._hand_back(self._answered(jobs, tending=False))
         except BaseException as error:
-            end_process(self._log, error)
+            self._fail(error)
         finally:
             self._turn.release()
         self._leave_upkeep(jobs)
@@ -208,7 +217,7 @@ class Writer:
                     return
                 work()
         except BaseException as error:
-            end_process(self._log, error)
+            self._fail(error)
 
     def _alone(self, work: Callable[[], object]) -> None:
         """Work while no group is carried out."""

@@ -1,0 +1,201 @@
+"""A whole service in this process, call by call, under a clock that is set by hand: what the audit drives.
+
+Calls go through the ASGI application, with keys, and come back as the bytes that a caller is sent.  Nothing runs by
+itself: beats, upkeep, crashes and restarts happen when they are asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from tacit.policies.policy import Policy
+from tacit.service.backup import back_up_store, restore_store
+from tacit.service.deployment import Deployment
+from tacit.service.http.app import App
+from tacit.service.http.keys import Keyring
+from tacit.service.http.logs import Log
+from tacit.service.http.operations import OPERATIONS
+from tacit.service.http.options import Options
+from tacit.service.http.state import Service
+from tacit.service.http.writer import Writer
+from tacit.service.sqlite_store import SQLiteStore
+
+_NAME: Final = "audited"
+_PATH: Final = f"/v1/policies/{_NAME}"
+_READER: Final = "reader"
+_EPOCH: Final = 1_800_000_000.0
+"""Seconds since 1970 when the clock begins."""
+_ENDLESS: Final = "/v1/live"
+_SHOWN: Final = tuple(
+    operation.path.replace("{name}", _NAME)
+    for operation in OPERATIONS
+    if operation.method == "GET" and operation.scope in (None, "read") and operation.path != _ENDLESS
+)
+_ALWAYS_QUICK: Final = 1e9
+"""Seconds that groups may take in the event loop, so that no thread is needed."""
+
+
+class InProcessService:
+    """One policy behind the application; ``watch`` is called with it whenever it begins to be served.
+
+    ``body`` is what the policy is made from, as in ``PUT /v1/policies/{name}``.  Calls *arrive* at the time of the
+    clock, and are carried out together by ``answers``.
+    """
+
+    def __init__(self, folder: Path, body: Mapping[str, Any], watch: Callable[[Policy], None]) -> None:
+        self._folder, self._watch, self._lives = folder, watch, 0
+        self.now = 0.0
+        """Seconds of the clock; it never goes back."""
+        self._arrived: list[tuple[float, str, str, str, object]] = []
+        folder.mkdir(exist_ok=True)
+        self._under_way: list[asyncio.Task[bytes]] = []
+        self._error: BaseException | None = None
+        self._runner = asyncio.Runner()
+        self._store = self._opened()
+        self._serve()
+        self._deployment.put(_NAME, body)
+        watch(self._policy)
+
+    def _opened(self) -> SQLiteStore:
+        return SQLiteStore(self._folder / f"life {self._lives}", synchronous="OFF")
+
+    def _serve(self) -> None:
+        """Begin to serve what the store has, in a process that knows nothing else."""
+        self._deployment = Deployment(self._store, clock=lambda: self.now, wall=lambda: _EPOCH + self.now)
+        log, options = Log(io.StringIO(), clock=lambda: _EPOCH + self.now), Options()
+        writer = Writer(self._deployment, log, options.most_waiting, _ALWAYS_QUICK, self._fail)  # without its thread
+        self._keyring = Keyring(self._store)
+        self._service = Service(self._deployment, self._keyring, writer, log, options)
+        self._app = App(self._service)
+        self._keys: dict[str, str] = {}
+
+    @property
+    def _policy(self) -> Policy:
+        return self._deployment.get(_NAME).host.journal.policy
+
+    def _key(self, caller: str) -> str:
+        """The key of a caller, whose event ids are in a namespace of their own."""
+        if caller not in self._keys:
+            self._keyring.revoke(caller)
+            scopes = ("read",) if caller == _READER else ("decide", "reward")
+            self._keys[caller] = self._keyring.add(caller, scopes, caller)[0]
+        return self._keys[caller]
+
+    # Calls
+
+    def decide(self, caller: str, event_id: str, contexts: Sequence[Sequence[float]], user_id: str) -> None:
+        """A request for one decision arrives."""
+        self._arrive(caller, "POST", f"{_PATH}/decisions", _decision(event_id, contexts, user_id))
+
+    def decide_batch(self, caller: str, asked: Sequence[tuple[str, Sequence[Sequence[float]], str]]) -> None:
+        """A request for many decisions arrives: event id, contexts and user id of each."""
+        requests = [_decision(*each) for each in asked]
+        self._arrive(caller, "POST", f"{_PATH}/decisions:batch", {"requests": requests})
+
+    def reward(self, caller: str, event_id: str, reward: float | None) -> None:
+        """A reward arrives; None says that the arm was never shown."""
+        body: dict[str, object] = {"abandoned": True} if reward is None else {"reward": reward}
+        self._arrive(caller, "PUT", f"{_PATH}/decisions/{quote(event_id, safe='')}/reward", body)
+
+    def _arrive(self, caller: str, method: str, path: str, body: object) -> None:
+        self._arrived.append((self.now, self._key(caller), method, path, body))
+
+    def answers(self) -> list[bytes]:
+        """Carry out what has arrived, as one group where the service makes groups; what each caller is sent."""
+        arrived, self._arrived = self._arrived, []
+        return self._runner.run(self._carried_out(arrived))
+
+    async def _carried_out(self, arrived: Sequence[tuple[float, str, str, str, object]]) -> list[bytes]:
+        now = self.now
+        for self.now, *call in arrived:
+            self._under_way.append(asyncio.create_task(self._sent(*call)))
+            await asyncio.sleep(0)  # it is stamped, and waits: groups begin when nothing more comes
+        self.now = now
+        answers = await asyncio.gather(*self._under_way, return_exceptions=True)
+        self._under_way = []
+        if self._error is not None:
+            raise self._error
+        return [answer for answer in answers if isinstance(answer, bytes)]
+
+    def _fail(self, error: BaseException) -> None:
+        """A group was interrupted: where a process of its own would end, nobody is answered."""
+        self._error = error
+        for task in self._under_way:
+            task.cancel()
+
+    async def _sent(self, key: str, method: str, path: str, body: object) -> bytes:
+        """The answer to one call: status, headers and body."""
+        parts: list[bytes] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"" if body is None else json.dumps(body).encode()}
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                head = b"".join(name + b": " + value + b"\n" for name, value in message["headers"])
+                parts.append(f"{message['status']}\n".encode() + head)
+            parts.append(message.get("body", b""))
+
+        headers = [(b"authorization", f"Bearer {key}".encode()), (b"content-type", b"application/json")]
+        raw = path.encode()
+        scope = {"type": "http", "method": method, "path": path, "raw_path": raw, "headers": headers}
+        await self._app(scope | {"query_string": b"", "root_path": "", "http_version": "1.1"}, receive, send)
+        return b"".join(parts)
+
+    def look(self) -> dict[str, bytes]:
+        """Everything that a reader is shown, by path; and the log, without how long requests took."""
+        return {path: self._runner.run(self._sent(self._key(_READER), "GET", path, None)) for path in _SHOWN}
+
+    # What happens to a service
+
+    def tick(self) -> None:
+        """A beat."""
+        self._deployment.tick()
+
+    def tend(self) -> None:
+        """Upkeep: a snapshot takes the place of the log."""
+        host = self._deployment.get(_NAME).host
+        host.tend()
+        host.journal.compact()
+
+    def crash(self) -> None:
+        """The process is gone in the middle of nothing, and another one begins from the store."""
+        self._serve()
+        self._watch(self._policy)
+
+    def restart(self) -> None:
+        """The service is stopped, as by SIGTERM, and started again."""
+        self._deployment.close()
+        self._store = self._opened()
+        self._serve()
+        self._watch(self._policy)
+
+    def restore(self) -> None:
+        """The service is stopped, backed up, and restored somewhere else; the earlier life does not go on."""
+        self._deployment.close()
+        path = self._folder / f"backup {self._lives}"
+        store = self._opened()
+        try:
+            back_up_store(store, path)
+        finally:
+            store.close()
+        self._lives += 1
+        self._store = self._opened()
+        restore_store(path, self._store)
+        self._serve()
+        self._watch(self._policy)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._deployment.close()
+        self._runner.close()
+
+
+def _decision(event_id: str, contexts: Sequence[Sequence[float]], user_id: str) -> dict[str, object]:
+    return {"event_id": event_id, "contexts": contexts, "user_id": user_id}
