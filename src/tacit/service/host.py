@@ -106,6 +106,8 @@ class _Progress:
     """How often anything was released."""
     users: int = 0
     """How many users came, where they are counted."""
+    lives: int = 1
+    """In how many lives their decisions may have counted: changed by a restore alone."""
 
 
 class Host:
@@ -125,7 +127,12 @@ class Host:
         self._history = deque(self._recorded())
         self._modes = ModeChanges(store, journal.lease)
         self.published: Published = publish(
-            journal.policy, self._progress.mode, self._progress.releases, self._points(), self._modes.known
+            journal.policy,
+            self._progress.mode,
+            self._progress.releases,
+            self._points(),
+            self._modes.known,
+            lives=self._progress.lives,
         )
         """What others may see; replaced after each commit, never changed."""
 
@@ -330,6 +337,8 @@ class Host:
         modes = self._modes.known
         if released or modes is not seen.modes or progress.uptime - seen.made_at >= _FRESH_FOR:
             history = self._points() if released else seen.history
-            self.published = publish(policy, progress.mode, progress.releases, history, modes, progress.uptime, seen)
+            self.published = publish(
+                policy, progress.mode, progress.releases, history, modes, progress.uptime, seen, lives=progress.lives
+            )
         else:
             self.published = replace(seen, decisions=policy.decisions)

@@ -216,8 +216,8 @@ def _refuse_what_nobody_may_serve(policy: Policy) -> None:
         raise InvalidInput("seed must be left out: the noise of a policy that is kept comes from the operating system")
     if policy.config.noise == "fast":
         raise InvalidInput(
-            "noise='fast' is for simulations: its generator is not made to keep its next numbers secret. Leave noise out "
-            "(exact wherever there is such noise), or say 'exact' or 'secure', which draw from the operating system"
+            "noise='fast' is for simulations: its generator is not made to keep its next numbers secret. Leave noise "
+            "out (exact wherever there is such noise), or say 'exact' or 'secure', which draw from the operating system"
         )
     if getattr(policy.config, "profile", None) == "paper":
         raise InvalidInput("profile='paper' leaks, and is for comparisons in simulations only")
