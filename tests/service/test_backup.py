@@ -168,7 +168,7 @@ def test_users_are_not_counted_anew(tmp_path: Path) -> None:
     bench.arm("event 3", user="v")
     back_up_store(bench.store, tmp_path / "backup")
     store = quick_store(tmp_path / "life")
-    restore_store(tmp_path / "backup", store)
+    restore_store(tmp_path / "backup", store, nothing_released_since=True)
     deployment = Deployment(store)
     served = deployment.get("p")
     assert served.terms == bench.served.terms
