@@ -9,7 +9,7 @@ backup; a row is in the sums of one life of one policy.
 * Their exact noise is not quite Gaussian: the slacks eta and the draws of all parts add, and the lattice lemma is
   applied once to the whole (`tacit.privacy.lattice`).
 * Parts that are known by (epsilon, delta) alone, those of the shuffle model: epsilons and deltas add (concurrent
-  composition: Vadhan and Zhang, arXiv 2207.08335).
+  composition: Vadhan and Zhang, arXiv 2207.08335; Henzinger, Safavi and Vadhan, arXiv 2411.03299).
 
 An earlier life went on after the backup was written, and what it spent then is not in the ledger of this one: it counts
 with its whole budget and the whole reserve.
@@ -81,18 +81,15 @@ def together(losses: Iterable[Loss]) -> Loss:
     )
 
 
-def loss_of(report: PrivacyReport, *, delta: float | None = None, lives: int = 1) -> Loss:
-    """What a person loses to one policy whose rows may be in so many lives, by the report of the newest.
-
-    ``delta`` is that of the policy's whole budget, where its ledger has less.
-    """
-    others = [_other_life(report, delta)] * (lives - 1) if lives > 1 else []
-    return together([_this_life(report, delta), *others])
+def loss_of(report: PrivacyReport, lives: int = 1) -> Loss:
+    """What a person loses to one policy, with rows in so many lives, by the report of the newest."""
+    others = [_other_life(report)] * (lives - 1) if lives > 1 else []
+    return together([_this_life(report), *others])
 
 
-def most_lost(report: PrivacyReport, *, delta: float | None = None, lives: int = 1) -> Loss:
+def most_lost(report: PrivacyReport, lives: int = 1) -> Loss:
     """The same when every life has spent all that it may."""
-    return together([_other_life(report, delta)] * lives)
+    return together([_other_life(report)] * lives)
 
 
 def mu_across(report: PrivacyReport, lives: int = 1) -> float:
@@ -101,16 +98,16 @@ def mu_across(report: PrivacyReport, lives: int = 1) -> float:
     return math.sqrt((report.rounds_per_user * report.spent_mu) ** 2 + others)
 
 
-def _this_life(report: PrivacyReport, delta: float | None) -> Loss:
+def _this_life(report: PrivacyReport) -> Loss:
     if _apart(report):
-        return Loss(epsilon_apart=report.spent_epsilon, delta_apart=delta or report.delta)
+        return Loss(epsilon_apart=report.spent_epsilon, delta_apart=report.delta)
     return Loss(report.rounds_per_user * report.spent_mu, report.delta, report.slack, report.draws)
 
 
-def _other_life(report: PrivacyReport, delta: float | None) -> Loss:
+def _other_life(report: PrivacyReport) -> Loss:
     """All that a life may spend: its ledger refuses more."""
     if _apart(report):
-        return Loss(epsilon_apart=report.target_epsilon, delta_apart=delta or report.delta)
+        return Loss(epsilon_apart=report.target_epsilon, delta_apart=report.delta)
     if report.accounting == "gaussian" and report.entries:
         return Loss(_whole_mu(report), report.delta)
     return Loss(_whole_mu(report), report.delta, largest_slack(report.target_epsilon), _MOST_DRAWS)

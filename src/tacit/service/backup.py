@@ -66,7 +66,7 @@ class Kept:
 
     def cost(self, lives: int) -> str:
         """What a person may lose in so many lives."""
-        return cost_of_lives(self.policy.privacy, lives, self.policy.config.delta)
+        return cost_of_lives(self.policy.privacy, lives)
 
 
 def write_backup(path: str | Path, policies: Mapping[str, Kept], hash_key: bytes = b"") -> None:

@@ -54,8 +54,8 @@ def _warning(report: PrivacyReport, lives: int, whole: str) -> str:
     )
 
 
-def cost_of_lives(report: PrivacyReport, lives: int, delta: float) -> str:
+def cost_of_lives(report: PrivacyReport, lives: int) -> str:
     """What a person may lose in so many lives, of which each may spend the whole budget."""
-    most = most_lost(report, delta=delta, lives=lives)
+    most = most_lost(report, lives)
     where = "one life" if lives == 1 else f"{lives} lives"
     return f"epsilon = {most.epsilon:.3g} at delta = {most.total_delta:.6g} over {where}"

@@ -97,7 +97,7 @@ def publish(
     in how many of them a person's decisions may count (`tacit.service.lives`).
     """
     report = policy.privacy
-    loss = loss_of(report, delta=policy.config.delta if policy.private else None, lives=lives)
+    loss = loss_of(report, lives)
     same = earlier is not None and earlier.releases == releases
     return Published(
         mode=mode,
