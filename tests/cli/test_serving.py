@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from tests.cli.test_commands import tacit
 from tests.service.http.running import Running
+from tests.service.parts import quick_store
+
+from tacit.service.deployment import Deployment
 
 
 def test_what_serve_cannot_do_it_says(tmp_path: Path) -> None:
@@ -92,3 +95,28 @@ def test_a_backup_is_served_like_the_original(tmp_path: Path) -> None:
     assert restored.stop() == 0
     assert after["config"] == before["config"]
     assert after["estimate"] == before["estimate"]
+
+
+def test_a_restore_that_lets_users_count_again_is_accepted_or_declared(tmp_path: Path) -> None:
+    data, file = tmp_path / "data", tmp_path / "file"
+    store = quick_store(data)
+    body = {"policy": "stream-glm", "dim": 2, "epsilon": 1.0, "delta": 1e-6, "user_level": True, "rounds_per_user": 3}
+    deployment = Deployment(store)
+    deployment.put("people", body)
+    deployment.close()
+    tacit("backup", str(data), str(file))
+    said = " ".join(tacit("restore", str(file), str(tmp_path / "new"), code=2).output.split())
+    assert "people, epsilon = 1.45 at delta = 1e-06 over 2 lives in place of 1" in said
+    assert "--accept-user-cost" in said
+    assert "--nothing-released-since" in said
+    both = ("--accept-user-cost", "--nothing-released-since")
+    assert "exclude each other" in " ".join(
+        tacit("restore", str(file), str(tmp_path / "new"), *both, code=2).output.split()
+    )
+    said = " ".join(tacit("restore", str(file), str(tmp_path / "new"), "--accept-user-cost").output.split())
+    assert "people: a person may lose epsilon = 1.45 at delta = 1e-06 over 2 lives" in said
+    said = " ".join(tacit("restore", str(file), str(tmp_path / "moved"), "--nothing-released-since").output.split())
+    assert "people: a person may lose epsilon = 1 at delta = 1e-06 over one life" in said
+    tacit("backup", str(tmp_path / "new"), str(tmp_path / "second"))
+    said = " ".join(tacit("restore", str(tmp_path / "second"), str(tmp_path / "third"), code=2).output.split())
+    assert "epsilon = 1.81 at delta = 1e-06 over 3 lives" in said

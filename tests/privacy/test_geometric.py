@@ -35,6 +35,7 @@ from tacit.privacy.geometric import (
     DIFFUSE,
     LARGEST_SUM,
     GeometricLeaves,
+    boundary_after,
     leaf_weight,
     next_boundary,
     noise_steps,
@@ -241,6 +242,33 @@ def test_sums_stay_integers_up_to_the_end_of_an_epoch() -> None:
     close_leaf(stream, np.zeros(1), 1)  # the first decision of the epoch
     close_leaf(stream, np.zeros(1), 1)
     assert (int(leaves.weighted[0]), int(stream.epochs[()])) == (5, 2)
+
+
+def test_rows_that_an_epoch_finds_in_the_open_leaf_are_counted() -> None:
+    """As many as can be, beside as many as can wait: what was left out of the bound on W before."""
+    waiting = 1_000
+    plan = make_plan(1, mu=1e9, steps=300.0, waiting=waiting)
+    row_steps = math.ceil(plan.row_norm / plan.grid) + 1
+    stream = plan.open()
+    leaves = leaves_of(stream)
+    most = (LARGEST_SUM // 2 - 1) // row_steps  # with the weight 1 of the first leaf
+    leaves.open_rows[()] = most
+    start_epoch(stream, plan)
+    close_leaf(stream, np.zeros(1), 1)
+    assert leaf_is_due(stream)
+    assert not is_used_up(stream)
+    leaves.open_rows[()] += 1 + row_steps
+    assert is_used_up(stream)
+    leaves.open_rows[()] = most + 1
+    exact = row_steps * (most + 1 + waiting)
+    leaves.weighted[0] = exact  # the first leaf closes with all of them
+    leaves.boundary[()] = boundary_after(leaves)
+    leaves.open_rows[()] = 0
+    while not is_used_up(stream):  # the heaviest leaves that may follow, each with all rows that can have come
+        largest = exact + int(leaves.boundary[()]) * row_steps * (int(leaves.boundary[()]) + waiting)
+        assert largest + MAX_PARAMETER * 128 < 2**63
+        leaves.decisions[()] = leaves.boundary[()] = boundary_after(leaves)
+    assert largest > LARGEST_SUM
 
 
 def test_noise_that_would_leave_its_integers_ends_an_epoch_too() -> None:

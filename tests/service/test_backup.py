@@ -168,7 +168,7 @@ def test_users_are_not_counted_anew(tmp_path: Path) -> None:
     bench.arm("event 3", user="v")
     back_up_store(bench.store, tmp_path / "backup")
     store = quick_store(tmp_path / "life")
-    restore_store(tmp_path / "backup", store)
+    restore_store(tmp_path / "backup", store, nothing_released_since=True)
     deployment = Deployment(store)
     served = deployment.get("p")
     assert served.terms == bench.served.terms
@@ -178,6 +178,7 @@ def test_users_are_not_counted_anew(tmp_path: Path) -> None:
     for number, user in ((4, "u"), (5, "v"), (6, "v"), (7, "w")):
         bench.arm(f"event {number}", user=user)
         bench.reward(f"event {number}", 1.0)
+    bench.arm("event 8", user="x")  # with whom rewards contribute that came before
     assert len(bench.learned) == 2  # the second of v, the first of w
     bench.close()
     store.close()

@@ -82,6 +82,7 @@ def test_the_mode_alone_may_change(tmp_path: Path) -> None:
         ({"dim": -1}, "dim"),
         ({"unknown": 1}, "unknown"),
         ({"seed": 1}, "seed must be left out"),
+        ({"noise": "fast"}, "noise='fast' is for simulations"),
         ({"reward_age": 5}, "reward_age counts decisions"),
         ({"reward_wait": 0.0}, "reward_wait"),
         ({"reward_wait": math.inf}, "reward_wait"),

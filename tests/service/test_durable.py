@@ -470,6 +470,8 @@ def test_other_arguments_are_refused_by_name(tmp_path: Path) -> None:
 def test_noise_that_somebody_knows_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="seed must be left out"):
         tacit.open(tmp_path, name, **arguments(name, seed=1))
+    with pytest.raises(InvalidInput, match="noise='fast' is for simulations"):
+        tacit.open(tmp_path, name, **arguments(name, noise="fast"))
     with pytest.raises(UnknownJournal):
         tacit.open(tmp_path)  # and nothing was begun
 

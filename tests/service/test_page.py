@@ -14,8 +14,11 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from tacit.service.backup import back_up_store, restore_store
+from tacit.service.deployment import Deployment
 from tests.service.browser import chromium
 from tests.service.page_world import ARTICLES, PATIENCE, QUESTION, RunningService, Visit, visiting
+from tests.service.parts import quick_store
 
 ROOT = Path(__file__).parents[2]
 PAGE = files("tacit.service") / "page"
@@ -204,6 +207,29 @@ def test_what_a_policy_shows(browser: Browser, service: RunningService) -> None:
         expect(page.get_by_role("region", name="Privacy budget")).to_contain_text("No privacy")
         expect(page.get_by_role("region", name="What matters")).to_contain_text("raw data, which is not shown")
         expect(page.locator(".badge")).to_have_text("Apprentice")
+
+
+def test_a_person_in_several_lives_is_warned_of(browser: Browser, tmp_path: Path) -> None:
+    """After a restore that let users count again, and in the figure of all policies together."""
+    body = {"policy": "stream-glm", "dim": 2, "epsilon": 1.0, "delta": 1e-6, "rounds_per_user": 4, "user_level": True}
+    store = quick_store(tmp_path / "first")
+    Deployment(store).put("people", body)
+    back_up_store(store, tmp_path / "backup")
+    store.close()
+    store = quick_store(tmp_path / "data")
+    restore_store(tmp_path / "backup", store, accept_user_cost=True)
+    store.close()
+    running = RunningService(tmp_path / "data")
+    try:
+        with visiting(browser, running) as visit:
+            page = shown(visit, "people")
+            budget = page.get_by_role("region", name="Privacy budget")
+            expect(budget).to_contain_text("per person, up to 4 visits in each of 2 lives")
+            expect(budget.locator(".warnings")).to_contain_text("a person may have rows in 2 lives")
+            expect(budget.locator(".warnings")).to_contain_text("epsilon = 1.45")
+            expect(page.get_by_role("region", name="All policies together")).to_contain_text("ε 1.45")
+    finally:
+        running.stop()
 
 
 def test_rewards_leave_no_trace(browser: Browser, service: RunningService) -> None:

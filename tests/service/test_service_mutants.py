@@ -30,8 +30,6 @@ class ServiceMutant:
 MOVED = "times the charge"
 """More than one row has moved."""
 SENT = "differs between the worlds"
-HISTORY = "/v1/policies"
-"""What readers are shown of releases."""
 
 
 def _found(case: str) -> str:
@@ -154,7 +152,7 @@ MUTANTS = (
     ServiceMutant("a cap on what a group settles", "a batch falls due, groups", MOVED, _settles_a_few),
     ServiceMutant("rewards keep their time", "crash after a reward", MOVED, _keeps_the_time_of_rewards),
     ServiceMutant("a group's start is its decisions' time", "a group that waits", MOVED, _stamps_by_groups),
-    ServiceMutant("a group is a batch", "a group that waits", HISTORY, _groups_are_batches),
+    ServiceMutant("a group is a batch", "a group that waits", SENT, _groups_are_batches),
     ServiceMutant("a reward's visit forgets an id", "an id is asked for again", SENT, _forgets_on_rewards),
     ServiceMutant("beats come with rewards", "crash, with beats", MOVED, _beats_need_rewards),
 )

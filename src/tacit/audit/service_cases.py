@@ -103,9 +103,11 @@ def rewards_before_a_window_is_full() -> Script:
     return Script(body, rows, steps, 4, (soon, late), group=3)
 
 
-def group_that_waits(size: int = 500) -> Script:
-    """A decision arrives before many others are due.  A reward lets it be carried out at once, or it waits for the
-    next one, which arrives after they are."""
+def group_that_waits(size: int = 497) -> Script:
+    """A decision, which closes a leaf, arrives just before many others are due.
+
+    A reward lets its group be carried out at once; without it the group waits for a decision that comes after they are.
+    """
     replaced, due = size, 1.0 + WAIT
     steps = [Step(1.0, "ask", tuple(range(size))), Step(1.0, "tick"), Step(5.0, "ask", (replaced,)), Step(5.0, "tick")]
     times = [due + 0.001 * (number - 0.5) for number in range(40)]
@@ -194,8 +196,8 @@ def random_script(index: int, seed: int = 0) -> Script:
     rng = np.random.default_rng([seed, index])
     users = int(rng.integers(40, 80))
     body = {**_POLICIES[index % len(_POLICIES)], "dim": _DIM, "epsilon": 4.0, "delta": 1e-5, "reward_wait": WAIT}
-    body |= {"hold": bool(rng.random() < 0.5), "default_reward": rng.choice([None, 0.0, 0.5])}
-    body |= {"event_memory": rng.choice([None, 1.5 * WAIT])}
+    body |= {"hold": bool(rng.random() < 0.5), "default_reward": (None, 0.0, 0.5)[int(rng.integers(3))]}
+    body |= {"event_memory": (None, 1.5 * WAIT)[int(rng.integers(2))]}
     if rng.random() < 0.25 and body["policy"] != "shuffle-linucb":
         body["reward_window"] = int(rng.integers(6, 20))
     visitors = int(rng.integers(users // 2, users)) if rng.random() < 0.25 else None

@@ -61,6 +61,10 @@ class Totals:
     fits: bool
     find_epsilon: Callable[[], float]
     """Takes a solver, which a charge does not need."""
+    slack: float = 0.0
+    """Of discrete noise: the lattice lemma's eta."""
+    draws: int = 0
+    """Numbers of it that count."""
 
     @cached_property
     def epsilon(self) -> float:
@@ -121,14 +125,19 @@ def _quadratic_totals(charges: Sequence[Charge], budget: Budget, accounting: Acc
     limit = (budget.mu if accounting == "gaussian" else budget.lattice_mu) ** 2
     mu = math.sqrt(spent)
     remaining = math.inf if math.isinf(limit) else math.sqrt(max(0.0, limit - spent))
-    slack, room = _discretisation(charges, budget)
+    slack, draws = _discretisation(charges, budget.rounds_per_user)
+    room = fits_reserve(slack, draws, budget.epsilon, budget.delta)
     delta = budget.delta * (1.0 if accounting == "gaussian" else 1.0 - RESERVE)
     fits = budget.unlimited or (spent <= limit * (1.0 + SLACK) and room)
-    return Totals(mu, remaining, fits, lambda: epsilon_from(mu * budget.rounds_per_user, delta) + 2.0 * slack)
+
+    def epsilon() -> float:
+        return epsilon_from(mu * budget.rounds_per_user, delta) + 2.0 * slack
+
+    return Totals(mu, remaining, fits, epsilon, slack, draws)
 
 
-def _discretisation(charges: Sequence[Charge], budget: Budget) -> tuple[float, bool]:
-    """Slack of the discrete draws that one user's rows can touch, and whether it fits what is reserved for it.
+def _discretisation(charges: Sequence[Charge], rounds_per_user: int) -> tuple[float, int]:
+    """Slack and number of the discrete draws that one user's rows can touch.
 
     Common releases, and those of two cohorts for each row: the one that it leaves and the one that it enters.
     """
@@ -137,13 +146,13 @@ def _discretisation(charges: Sequence[Charge], budget: Budget) -> tuple[float, b
     for event, cohort in charges:
         if isinstance(event, DiscreteGaussianRelease):
             (common if cohort is None else cohorts[cohort]).append((event.slack, event.draws))
-    touched = 2 * budget.rounds_per_user
+    touched = 2 * rounds_per_user
     sums = [tuple(map(math.fsum, zip(*parts, strict=True))) for parts in cohorts.values()]
     slack, draws = (
         math.fsum(part[which] for part in common) + math.fsum(sorted((s[which] for s in sums), reverse=True)[:touched])
         for which in (0, 1)
     )
-    return slack, fits_reserve(slack, int(draws), budget.epsilon, budget.delta)
+    return slack, int(draws)
 
 
 def _renyi_totals(charges: Sequence[Charge], budget: Budget, order: float | None) -> Totals:

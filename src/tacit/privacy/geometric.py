@@ -40,7 +40,8 @@ DIFFUSE = 100.0
 MOST_HEAD_START = 1_000_000
 """Beyond it a stream would be silent for longer than most live; weights stay far from their end."""
 LARGEST_SUM = 1 << 62
-"""What weighted sums stay below, in steps: as much again is left for noise."""
+"""What the weighted sum of an epoch's own rows stays below, in steps.  Rows that it found in the open leaf may add half
+as much, and what is left of 64 bits is for noise."""
 
 
 class GeometricConstants(NamedTuple):
@@ -179,11 +180,18 @@ def is_due(leaves: GeometricLeaves) -> bool:
 
 
 def is_full(leaves: GeometricLeaves, noise_sd: float) -> bool:
-    """Whether W, or its noise, could leave their integers if the open leaf were closed in this epoch: by the clock."""
-    constants = leaves.constants
-    rows = int(leaves.decisions[()]) + constants.waiting
-    largest = int(open_weight(leaves)) * rows * constants.row_steps
-    return largest >= LARGEST_SUM or leaf_noise_steps(leaves, noise_sd) > MAX_PARAMETER
+    """Whether W, or its noise, could leave their integers if the open leaf were closed in this epoch: by the clock.
+
+    Rows of earlier decisions are those that waited when the last leaf of the epoch before was closed, and those of the
+    decisions since then.  The latter are in this epoch's first leaf, or come later in place of one that waited: they
+    are looked at when that leaf is closed, and count with its weight ever after.
+    """
+    constants, decisions = leaves.constants, int(leaves.decisions[()])
+    heaviest = int(open_weight(leaves)) * constants.row_steps
+    found = max(0, int(leaves.open_rows[()]) - decisions)  # by the first leaf of an epoch; none by others
+    if heaviest * (decisions + constants.waiting) >= LARGEST_SUM or heaviest * found >= LARGEST_SUM // 2:
+        return True
+    return leaf_noise_steps(leaves, noise_sd) > MAX_PARAMETER
 
 
 def count_decisions(leaves: GeometricLeaves, users: int) -> None:

@@ -18,7 +18,7 @@ import math
 from typing import Final
 
 from tacit._validate import nonnegative_or_inf, probability
-from tacit.privacy.gaussian import mu_from
+from tacit.privacy.gaussian import epsilon_from, mu_from
 
 # Share of epsilon and of delta set aside, in advance, for the lemma's terms.
 RESERVE: Final = 1e-4
@@ -38,8 +38,36 @@ def fits_reserve(slack: float, draws: int, epsilon: float, delta: float) -> bool
     """
     if draws == 0:
         return True
+    return slack <= largest_slack(epsilon) and _tail_fits(draws, epsilon, delta)
+
+
+def largest_slack(epsilon: float) -> float:
+    """The most that all releases of one ledger may have of it."""
+    return RESERVE * min(0.5 * epsilon, 0.25)
+
+
+def _tail_fits(draws: float, epsilon: float, delta: float) -> bool:
+    """Whether (1 + e^epsilon) 2 N e^-126 is at most r delta / 4."""
     log_tail = math.log(draws) + _LOG_TAIL + math.log1p(math.exp(-epsilon)) + epsilon
-    return slack <= RESERVE * min(0.5 * epsilon, 0.25) and log_tail <= math.log(0.25 * RESERVE * delta)
+    return log_tail <= math.log(0.25 * RESERVE * delta)
+
+
+def lattice_epsilon(mu: float, slack: float, draws: float, delta: float) -> float:
+    """Epsilon at ``delta`` of releases that are mu-GDP but for their discreteness; infinite where the lemma has none.
+
+    The lemma is applied at the delta_0 with e^eta delta_0 <= (1 - r) e^(r/4) delta, which leaves r delta / 4 for its
+    tail.  Where the slack keeps within one ledger's reserve this is the ledger's own epsilon; of several ledgers
+    together it need not keep within it.
+    """
+    if draws == 0.0:
+        return epsilon_from(mu, delta)
+    if math.isinf(mu) or math.isinf(slack):
+        return math.inf
+    inside = (1.0 - RESERVE) * delta * math.exp(-max(0.0, slack - 0.25 * RESERVE))
+    if inside == 0.0:
+        return math.inf
+    epsilon = epsilon_from(mu, inside)
+    return epsilon + 2.0 * slack if _tail_fits(draws, epsilon + slack, delta) else math.inf
 
 
 def reserved_steps(epsilon: float, rounds_per_user: int) -> float:

@@ -136,6 +136,8 @@ class Ledger:
             accounting=self._describe_accounting(),
             guarantee=guarantee_text(self._budget, model),
             warnings=off + tuple(warnings),
+            slack=state.slack,
+            draws=state.draws,
         )
 
     def to_dict(self) -> dict[str, object]:

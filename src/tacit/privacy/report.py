@@ -49,6 +49,10 @@ class PrivacyReport:
     accounting: str
     guarantee: str
     warnings: tuple[str, ...] = ()
+    slack: float = 0.0
+    """Eta of the lattice lemma: exact noise is not quite Gaussian, and twice this is in ``spent_epsilon`` for it."""
+    draws: int = 0
+    """Numbers of exact noise that can count for one user."""
 
     @property
     def protects(self) -> str:
@@ -59,9 +63,9 @@ class PrivacyReport:
 
     def to_dict(self) -> dict[str, object]:
         """Plain data; infinite numbers become null."""
-        numbers = ("target_epsilon", "delta", "spent_epsilon", "spent_mu", "remaining_mu")
+        numbers = ("target_epsilon", "delta", "spent_epsilon", "spent_mu", "remaining_mu", "slack")
         data: dict[str, object] = {name: _number(getattr(self, name)) for name in numbers}
-        data |= {"rounds_per_user": self.rounds_per_user, "protects": self.protects}
+        data |= {"draws": self.draws, "rounds_per_user": self.rounds_per_user, "protects": self.protects}
         data |= {"noise": self.noise, "model": self.model}
         data |= {"accounting": self.accounting, "guarantee": self.guarantee, "warnings": list(self.warnings)}
         data["entries"] = [_row(entry) for entry in self.entries]

@@ -7,7 +7,8 @@ crash").
 
 Where users are counted, their counters and the key of their hashes are in the file too, since a person's decisions
 would count anew otherwise.  They name nobody, but tell whoever has the file whether somebody came: such a backup is
-secret.
+secret.  Decisions made after it was written count again all the same: whoever restores it says whether an earlier life
+released any of them, and accepts what that costs a person (`tacit.service.lives`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,15 +32,17 @@ from tacit.policies.registry import policy_class
 from tacit.policies.snapshots import Snapshot
 from tacit.service.events import HASH_KEY
 from tacit.service.journal import UNFINISHED, PolicyJournal, extra_of
+from tacit.service.lives import LIVES, cost_of_lives, lives_of
 from tacit.service.modes import MODE_CHANGES, ModeChange
 from tacit.service.packing import Array, pack, unpack
 from tacit.service.sqlite_files import sync_folder
 from tacit.service.store import Row, Store
+from tacit.service.terms import TERMS, Terms
 from tacit.service.users import USERS
 
 _MAGIC: Final = b"tacit backup 1\n"
 _DIGEST: Final = hashlib.sha256().digest_size
-_KEPT_NOTES: Final = ("users", "mode")
+_KEPT_NOTES: Final = ("users", "mode", LIVES)
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,20 @@ class Kept:
     extra: Mapping[str, Any]
     """What the service keeps with its configuration."""
     note: Mapping[str, Any] = field(default_factory=dict)
-    """Of what changes in a service: how many users came, and its mode."""
+    """Of what changes in a service: how many users came, its mode, and its lives."""
     users: tuple[Row, ...] = ()
     """Counters of its users: secret."""
     modes: tuple[ModeChange, ...] = ()
     """When its mode changed."""
+
+    @property
+    def counts_users(self) -> bool:
+        """Whether its epsilon is that of a person whose decisions are counted."""
+        return Terms.given(self.extra.get(TERMS, {})).user_level
+
+    def cost(self, lives: int) -> str:
+        """What a person may lose in so many lives."""
+        return cost_of_lives(self.policy.privacy, lives)
 
 
 def write_backup(path: str | Path, policies: Mapping[str, Kept], hash_key: bytes = b"") -> None:
@@ -148,11 +160,27 @@ def back_up_store(store: Store, path: str | Path) -> dict[str, Kept]:
     return kept
 
 
-def restore_store(path: str | Path, store: Store) -> dict[str, Kept]:
-    """Begin the policies of a backup in a store that is empty; returns what was read."""
+def restore_store(
+    path: str | Path, store: Store, *, accept_user_cost: bool = False, nothing_released_since: bool = False
+) -> dict[str, Kept]:
+    """Begin the policies of a backup in a store that is empty; returns what was begun.
+
+    Where a policy counts users, one of two things is said.  ``accept_user_cost``: decisions made since the backup may
+    be in releases of an earlier life, and count again; this life is counted as one more.  ``nothing_released_since``:
+    no life has released anything since the state that the backup holds, and none of them will be started again; a
+    person's first k decisions are then the only ones in any release.
+    """
+    if accept_user_cost and nothing_released_since:
+        raise InvalidInput(
+            "accept_user_cost and nothing_released_since exclude each other: where nothing was released "
+            "since the backup there is no cost to accept"
+        )
     if store.journals():
         raise InvalidInput("policies are restored into a new folder, and this one holds some already")
     policies, hash_key = read_backup(path)
+    if not nothing_released_since:
+        _refuse_silent_cost(policies, accepted=accept_user_cost)
+        policies = {name: _another_life(kept) for name, kept in policies.items()}
     store.change_settings({UNFINISHED: b"restore"} | ({HASH_KEY: hash_key} if hash_key else {}))
     for name, kept in policies.items():
         journal = PolicyJournal.adopt(store, name, kept.policy, extra=kept.extra)
@@ -162,3 +190,27 @@ def restore_store(path: str | Path, store: Store) -> dict[str, Kept]:
         journal.commit()
     store.change_settings({}, [UNFINISHED])
     return policies
+
+
+def _refuse_silent_cost(policies: Mapping[str, Kept], *, accepted: bool) -> None:
+    """Refuse to put counters of users back unless somebody has accepted what that costs."""
+    costs = [
+        f"{name}, {kept.cost(1 + lives_of(kept.note))} in place of {kept.policy.privacy.target_epsilon:g}"
+        for name, kept in policies.items()
+        if kept.counts_users
+    ]
+    if costs and not accepted:
+        raise InvalidInput(
+            "this backup puts counters of users back (user_level): whoever decided after it was written counts again, "
+            f"and such a person would lose {'; '.join(costs)}. Either accept that, with --accept-user-cost "
+            "(accept_user_cost=True); or, if no service has released anything since the backup was written and none of "
+            "them will be started again, say so with --nothing-released-since (nothing_released_since=True), which "
+            "costs nothing"
+        )
+
+
+def _another_life(kept: Kept) -> Kept:
+    """The same with one life more; a policy that counts no users has rows in one life only."""
+    if not kept.counts_users:
+        return kept
+    return replace(kept, note={**kept.note, LIVES: 1 + lives_of(kept.note)})

@@ -18,11 +18,10 @@ from tacit.service.host import Host, SetMode
 from tacit.service.intake import Intake
 from tacit.service.journal import PolicyJournal, described, refuse_unfinished
 from tacit.service.store import Journal, Store
-from tacit.service.terms import Mode, Terms, checked_mode
+from tacit.service.terms import TERMS, Mode, Terms, checked_mode
 from tacit.service.warming import rehearse
 
 MOST_ARMS: Final = 1_000
-_TERMS: Final = "terms"
 _WINDOW: Final = 1_000_000
 """Decisions that may wait for their rewards in a served policy, unless it is told another number."""
 
@@ -117,7 +116,7 @@ class Deployment:
 
     def _begin(self, name: str, policy: str, arguments: dict[str, Any], terms: Terms, mode: Mode) -> Served:
         made = self._made(policy, arguments, terms)
-        journal = PolicyJournal.adopt(self.store, name, made, extra={_TERMS: terms.to_json()})
+        journal = PolicyJournal.adopt(self.store, name, made, extra={TERMS: terms.to_json()})
         (kept,) = (each for each in self.store.journals() if each.name == name)
         served = self._serve(kept, journal, self._clock())
         if mode != "online":
@@ -166,7 +165,7 @@ class Deployment:
     def _serve(self, kept: Journal, journal: PolicyJournal, started: float) -> Served:
         policy, config = described(kept.config)
         try:
-            terms = Terms.given(json.loads(kept.config).get(_TERMS, {}))
+            terms = Terms.given(json.loads(kept.config).get(TERMS, {}))
         except (TypeError, ValueError) as error:
             raise StoreDamaged(f"the terms of {kept.name!r} cannot be read: {error}") from error
         host = Host(self.store, journal, terms, self._hashes, self._clock, self._wall, started)

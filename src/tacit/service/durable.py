@@ -15,9 +15,10 @@ from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import policy_class
 from tacit.service.backup import Kept, write_backup
-from tacit.service.journal import SNAPSHOT_EVERY, PolicyJournal, described, refuse_unfinished
+from tacit.service.journal import SNAPSHOT_EVERY, PolicyJournal, described, extra_of, refuse_unfinished
 from tacit.service.sqlite_store import SQLiteStore
 from tacit.service.store import Journal, Store
+from tacit.service.terms import TERMS
 
 if TYPE_CHECKING:
     from tacit.features.encoding import Arms
@@ -82,6 +83,7 @@ class DurablePolicy:
             raise InvalidInput(f"say which policy these arguments are for: {', '.join(arguments)}")
         kept = {journal.name: journal for journal in store.journals()}
         if name in kept:
+            _refuse_uncounted(kept[name])
             if policy is not None:
                 _compare(kept[name], policy, arguments)
             self._journal = PolicyJournal(store, store.claim(name), snapshot_every=snapshot_every)
@@ -194,6 +196,15 @@ class DurablePolicy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _refuse_uncounted(kept: Journal) -> None:
+    """Refuse a policy of a service that counts users: decisions made here name none, and would not be counted."""
+    if extra_of(kept.config).get(TERMS, {}).get("user_level"):
+        raise InvalidInput(
+            f"policy {kept.name!r} counts its users (user_level), which tacit.open does not know: use it through "
+            "tacit serve"
+        )
 
 
 def _compare(kept: Journal, policy: str, arguments: dict[str, Any]) -> None:

@@ -130,7 +130,12 @@ class Host:
         self._history = deque(self._recorded())
         self._modes = ModeChanges(store, journal.lease)
         self.published: Published = publish(
-            journal.policy, self._progress.mode, self._progress.releases, self._points(), self._modes.known
+            journal.policy,
+            self._progress.mode,
+            self._progress.releases,
+            self._points(),
+            self._modes.known,
+            lives=self._progress.lives,
         )
         """What others may see; replaced after each commit, never changed."""
 
@@ -321,4 +326,6 @@ class Host:
             self.published = replace(seen, decisions=policy.decisions)
         else:
             history = self._points() if progress.releases != seen.releases else seen.history
-            self.published = publish(policy, progress.mode, progress.releases, history, modes, seen)
+            self.published = publish(
+                policy, progress.mode, progress.releases, history, modes, seen, lives=progress.lives
+            )

@@ -207,11 +207,18 @@ def extra_of(config: bytes) -> dict[str, Any]:
 
 
 def _refuse_what_nobody_may_serve(policy: Policy) -> None:
-    """Noise of a seeded policy is known to whoever knows the seed; `paper` repeats a leak for comparisons."""
+    """Noise of a seeded policy is known to whoever knows the seed, that of a fast generator to whoever sees enough of
+    it to work out its state; `paper` repeats a leak for comparisons.
+    """
     if not isinstance(policy, PrivatePolicy):
         return
     if policy.config.seed is not None:
         raise InvalidInput("seed must be left out: the noise of a policy that is kept comes from the operating system")
+    if policy.config.noise == "fast":
+        raise InvalidInput(
+            "noise='fast' is for simulations: its generator is not made to keep its next numbers secret. Leave noise "
+            "out (exact wherever there is such noise), or say 'exact' or 'secure', which draw from the operating system"
+        )
     if getattr(policy.config, "profile", None) == "paper":
         raise InvalidInput("profile='paper' leaks, and is for comparisons in simulations only")
 

@@ -12,6 +12,8 @@ import numpy as np
 
 from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
+from tacit.privacy.person import Loss, loss_of, mu_across
+from tacit.service.lives import report_across
 from tacit.service.modes import ModeChange
 from tacit.service.terms import Mode
 
@@ -55,9 +57,14 @@ class Published:
     estimate: tuple[float, ...] | None
     """The newest estimate of theta; None for a policy without privacy, whose estimate is raw data."""
     privacy: Mapping[str, Any]
-    """The privacy report as JSON."""
+    """The privacy report as JSON, with what all lives together have spent."""
     spent_mu: float
-    """Spent on one person, as the parameter of Gaussian differential privacy; infinite without privacy."""
+    """Spent on one person in all lives, as the parameter of Gaussian differential privacy; infinite without privacy.
+
+    Of a shuffled policy it is the parameter of the Gaussian that stands for it; ``loss`` says what holds.
+    """
+    loss: Loss
+    """Spent on one person in all lives, so that it can be put together with what other policies spend."""
     history: tuple[Point, ...]
     """The newest releases, oldest first."""
     modes: tuple[ModeChange, ...]
@@ -93,20 +100,25 @@ def publish(
     history: tuple[Point, ...],
     modes: tuple[ModeChange, ...] = (),
     earlier: Published | None = None,
+    *,
+    lives: int = 1,
 ) -> Published:
     """The copy that others see from now on; everything in the policy must be committed.
 
-    What follows from releases alone is taken from an ``earlier`` copy when nothing was released since.
+    What follows from releases alone is taken from an ``earlier`` copy when nothing was released since.  ``lives`` says
+    in how many of them a person's decisions may count (`tacit.service.lives`).
     """
     report = policy.privacy
+    loss = loss_of(report, lives)
     same = earlier is not None and earlier.releases == releases
     return Published(
         mode=mode,
         decisions=policy.decisions,
         releases=releases,
         estimate=tuple(policy.estimate.tolist()) if isinstance(policy, PrivatePolicy) else None,
-        privacy=report.to_dict(),
-        spent_mu=report.rounds_per_user * report.spent_mu,
+        privacy=report_across(report, loss, lives),
+        spent_mu=mu_across(report, lives),
+        loss=loss,
         history=history,
         modes=modes,
         explanation=earlier.explanation if same and earlier is not None else _explained(policy),

@@ -12,6 +12,8 @@ from tacit.errors import InvalidInput
 
 Mode = Literal["online", "apprentice", "off"]
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+TERMS: Final = "terms"
+"""Where they are kept with a policy's configuration."""
 LONGEST_WAIT: Final = 90.0 * 24.0 * 3600.0
 
 

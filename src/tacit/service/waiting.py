@@ -42,6 +42,8 @@ class Progress:
     """How often anything was released."""
     users: int = 0
     """How many users came, where they are counted."""
+    lives: int = 1
+    """In how many lives their decisions may have counted: changed by a restore alone."""
 
 
 class WaitingEvents:

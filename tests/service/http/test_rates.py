@@ -70,11 +70,11 @@ def test_buckets_belong_to_keys_and_do_not_pile_up() -> None:
 
 def test_rewards_do_not_use_up_what_decisions_may() -> None:
     rates, key = Rates(1.0, lambda: 0.0), Key("one", (), "", "")
-    for reward in (True, False):
+    for kind in (True, False):
         for _ in range(2):
-            rates.take(key, reward=reward)
+            rates.take(key, reward=kind)
         with pytest.raises(Problem):
-            rates.take(key, reward=reward)
+            rates.take(key, reward=kind)
 
 
 def test_a_look_at_the_rate_takes_about_a_microsecond() -> None:

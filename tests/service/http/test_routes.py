@@ -9,7 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
+from tacit.privacy.gaussian import delta_from
 from tests.service.http.running import STREAM, TWO, Running, problem
+
+E126 = math.exp(-126.0)
 
 
 def decide(client: httpx.Client, path: str, **body: Any) -> httpx.Response:
@@ -295,6 +298,12 @@ def test_policies_compose(running: Running, admin: httpx.Client) -> None:
     assert whole["mu"] == pytest.approx(math.sqrt(sum(mu**2 for mu in spent)))
     assert whole["delta"] == max(report["delta"] for report in whole["policies"].values())
     assert whole["epsilon"] > max(report["spent_epsilon"] for report in whole["policies"].values()) or len(spent) == 1
+    slack, draws = (sum(report[name] for report in whole["policies"].values()) for name in ("slack", "draws"))
+    assert slack > 0.0
+    inner = whole["epsilon"] - 2.0 * slack  # by hand: the lattice lemma, once for all policies together
+    delta = math.exp(slack) * delta_from(whole["mu"], inner) + (1.0 + math.exp(inner + slack)) * 2.0 * draws * E126
+    assert 0.999 * whole["delta"] < delta <= whole["delta"]
+    assert all(report["lives"] == 1 for report in whole["policies"].values())
 
 
 def test_a_policy_without_privacy_shows_nothing_of_what_it_learned(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -171,7 +171,11 @@ class History(msgspec.Struct):
 
 
 class TotalPrivacy(msgspec.Struct):
-    """What all policies have spent together on a person who is in each of them; null where it has no bound."""
+    """What all policies have spent together on a person who is in each of them; null where it has no bound.
+
+    `epsilon` holds at `delta`, with what it costs that exact noise is discrete, and for all lives of policies that
+    count users.  `mu` is the square root of the sum of the policies' squares, `mu_across_lives` in their reports.
+    """
 
     mu: float | None
     epsilon: float | None

@@ -113,8 +113,8 @@ class InProcessService:
 
     async def _carried_out(self, arrived: Sequence[tuple[float, str, str, str, object]]) -> list[bytes]:
         now = self.now
-        for self.now, *call in arrived:
-            self._under_way.append(asyncio.create_task(self._sent(*call)))
+        for self.now, key, method, path, body in arrived:
+            self._under_way.append(asyncio.create_task(self._sent(key, method, path, body)))
             await asyncio.sleep(0)  # it is stamped, and waits: groups begin when nothing more comes
         self.now = now
         answers = await asyncio.gather(*self._under_way, return_exceptions=True)
@@ -187,7 +187,7 @@ class InProcessService:
             store.close()
         self._lives += 1
         self._store = self._opened()
-        restore_store(path, self._store)
+        restore_store(path, self._store, nothing_released_since=True)
         self._serve()
         self._watch(self._policy)
 

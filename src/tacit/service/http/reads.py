@@ -11,7 +11,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from tacit.privacy.gaussian import epsilon_from
+from tacit.privacy.person import Loss, together
 from tacit.service.deployment import Served
 from tacit.service.http.answers import answer
 from tacit.service.http.bodies import (
@@ -97,16 +97,21 @@ async def total_privacy(service: Service, request: Request) -> Response:
 
 def _spending(served: Served) -> dict[str, Any]:
     seen = served.host.published
-    return {"mu": seen.spent_mu if math.isfinite(seen.spent_mu) else None, "report": dict(seen.privacy)}
+    mu = seen.spent_mu if math.isfinite(seen.spent_mu) else None
+    return {"mu": mu, "loss": seen.loss.to_json(), "report": dict(seen.privacy)}
 
 
 def _total(found: Part) -> TotalPrivacy:
-    reports = {name: each["report"] for name, each in found.items()}
+    """Epsilon and delta hold for the transcript of all policies, and of all lives that are known of."""
     mu = composed(math.inf if each["mu"] is None else each["mu"] for each in found.values())
-    deltas = [float(report["delta"]) for report in reports.values() if report.get("delta")]
-    delta = max(deltas, default=None)
-    epsilon = epsilon_from(mu, delta) if delta is not None and math.isfinite(mu) else None
-    return TotalPrivacy(mu if math.isfinite(mu) else None, epsilon, delta, reports)
+    lost = together(Loss.from_json(each["loss"]) for each in found.values())
+    epsilon, delta = lost.epsilon, lost.total_delta
+    return TotalPrivacy(
+        mu if math.isfinite(mu) else None,
+        epsilon if delta > 0.0 and math.isfinite(epsilon) else None,
+        delta if delta > 0.0 else None,
+        {name: each["report"] for name, each in found.items()},
+    )
 
 
 async def history(service: Service, request: Request) -> Response:

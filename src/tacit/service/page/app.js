@@ -237,6 +237,7 @@ class Page {
 function spentOn(part) {
   if (typeof part !== "object" || part === null) return typeof part === "number" ? part : null;
   if (typeof part.mu === "number") return part.mu;
+  if (typeof part.mu_across_lives === "number") return part.mu_across_lives;
   return typeof part.spent_mu === "number" ? part.spent_mu * (part.rounds_per_user ?? 1) : null;
 }
 

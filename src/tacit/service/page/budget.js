@@ -9,7 +9,8 @@ export const unprotected = (report) => report.model === "none" || !known(report.
 
 export function unitOf(report) {
   if (unprotected(report)) return "no privacy";
-  return report.rounds_per_user === 1 ? "per visit" : `per person, up to ${report.rounds_per_user} visits`;
+  const lives = report.lives > 1 ? ` in each of ${report.lives} lives` : "";
+  return (report.rounds_per_user === 1 ? "per visit" : `per person, up to ${report.rounds_per_user} visits`) + lives;
 }
 
 const share = (report) => Math.min(1, Math.max(0, report.spent_epsilon / report.target_epsilon));

@@ -1,0 +1,30 @@
+"""The audit of a service: named neighbours, neighbours at which charges are attained, and random ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from tacit.audit.service_cases import SERVICE_CASES, random_script
+from tacit.audit.services import replay_service
+from tacit.service.http.in_process import InProcessService
+
+
+@pytest.mark.parametrize("name", SERVICE_CASES)
+def test_neighbours_differ_in_releases_alone_and_by_no_more_than_was_charged(name: str) -> None:
+    case = SERVICE_CASES[name]
+    outcome = replay_service(InProcessService, case.script())
+    assert outcome.divergences == ()
+    assert outcome.worst <= 1.0
+    assert outcome.draws  # something was released
+    if case.tight:
+        assert outcome.worst >= 0.95
+    if case.still:
+        assert outcome.mu == 0.0
+
+
+@pytest.mark.parametrize("index", range(12))
+def test_random_neighbours(index: int) -> None:
+    """200 of them are played by `tacit audit service`."""
+    outcome = replay_service(InProcessService, random_script(index))
+    assert outcome.divergences == ()
+    assert outcome.worst <= 1.0 + 1e-9
