@@ -49,10 +49,11 @@ def _crowd(count: int, first: int = 0) -> dict[int, Row]:
 # Rewards that would move others' rows
 
 
-def batch_falls_due(size: int = 1_000, group: int = 1, *, missing: bool = False) -> Script:
+def batch_falls_due(size: int = 995, group: int = 1, *, missing: bool = False) -> Script:
     """Somebody's reward comes just before or just after a batch of others is due, and then people ask again.
 
-    With ``missing`` it comes just after, or never.
+    With ``missing`` it comes just after, or never.  The sizes in use are such that the first decision afterwards (the
+    second one, in groups of two) closes a leaf.
     """
     replaced, wait = size, 600.0
     rows = _crowd(replaced + 41)
@@ -132,13 +133,13 @@ _PAID: Final = Row(_FIRST, 1.0, 0.5)
 SERVICE_CASES: Final[Mapping[str, ServiceCase]] = MappingProxyType(
     {
         "a batch falls due": ServiceCase(
-            batch_falls_due, "a reward just before or after 1,000 others are due", still=True
+            batch_falls_due, "a reward just before or after 995 others are due", still=True
         ),
         "a batch falls due, groups": ServiceCase(
             lambda: batch_falls_due(994, group=2, missing=True), "a reward between, or none: other groups", still=True
         ),
         "5,000 fall due": ServiceCase(
-            lambda: batch_falls_due(5_000), "more rows than fit into one transaction", still=True
+            lambda: batch_falls_due(5_042), "more rows than fit into one transaction", still=True
         ),
         "crash after a reward": ServiceCase(
             crash_after_a_reward, "a crash at 13 h, a reward at 12.9 h or 2 h", still=True
