@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -35,8 +36,9 @@ _ENDLESS: Final = "/v1/live"
 _SHOWN: Final = tuple(
     operation.path.replace("{name}", _NAME)
     for operation in OPERATIONS
-    if operation.method == "GET" and operation.scope in (None, "read") and operation.path != _ENDLESS
+    if operation.method == "GET" and operation.scope in (None, "read")
 )
+_TIMES: Final = re.compile(r'"(time|microseconds)":[0-9.]+,?')
 _ALWAYS_QUICK: Final = 1e9
 """Seconds that groups may take in the event loop, so that no thread is needed."""
 
@@ -68,7 +70,8 @@ class InProcessService:
     def _serve(self) -> None:
         """Begin to serve what the store has, in a process that knows nothing else."""
         self._deployment = Deployment(self._store, clock=lambda: self.now, wall=lambda: _EPOCH + self.now)
-        log, options = Log(io.StringIO(), clock=lambda: _EPOCH + self.now), Options()
+        self._words, options = io.StringIO(), Options()
+        log = Log(self._words)
         writer = Writer(self._deployment, log, options.most_waiting, _ALWAYS_QUICK, self._fail)  # without its thread
         self._keyring = Keyring(self._store)
         self._service = Service(self._deployment, self._keyring, writer, log, options)
@@ -132,25 +135,40 @@ class InProcessService:
     async def _sent(self, key: str, method: str, path: str, body: object) -> bytes:
         """The answer to one call: status, headers and body."""
         parts: list[bytes] = []
+        asked = [{"type": "http.request", "body": b"" if body is None else json.dumps(body).encode()}]
+        begun = asyncio.Event()
 
         async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": b"" if body is None else json.dumps(body).encode()}
+            if not asked:
+                await asyncio.Event().wait()  # the caller stays
+            return asked.pop()
 
         async def send(message: Any) -> None:
             if message["type"] == "http.response.start":
                 head = b"".join(name + b": " + value + b"\n" for name, value in message["headers"])
                 parts.append(f"{message['status']}\n".encode() + head)
-            parts.append(message.get("body", b""))
+            elif message["body"]:
+                parts.append(message["body"])
+                begun.set()
 
         headers = [(b"authorization", f"Bearer {key}".encode()), (b"content-type", b"application/json")]
         raw = path.encode()
         scope = {"type": "http", "method": method, "path": path, "raw_path": raw, "headers": headers}
-        await self._app(scope | {"query_string": b"", "root_path": "", "http_version": "1.1"}, receive, send)
+        scope |= {"query_string": b"", "root_path": "", "http_version": "1.1"}
+        if path != _ENDLESS:
+            await self._app(scope, receive, send)
+        else:  # its first message
+            answering = asyncio.ensure_future(self._app(scope, receive, send))
+            await begun.wait()
+            answering.cancel()
+            await asyncio.wait([answering])
         return b"".join(parts)
 
     def look(self) -> dict[str, bytes]:
-        """Everything that a reader is shown, by path; and the log, without how long requests took."""
-        return {path: self._runner.run(self._sent(self._key(_READER), "GET", path, None)) for path in _SHOWN}
+        """Everything that a reader is shown, by path; and what is logged, without when and how long it took."""
+        seen = {path: self._runner.run(self._sent(self._key(_READER), "GET", path, None)) for path in _SHOWN}
+        self._service.log.flush()
+        return seen | {"log": _TIMES.sub("", self._words.getvalue()).encode()}
 
     # What happens to a service
 
