@@ -22,7 +22,7 @@ from tests.audit.seldom import Seldom
 
 DELTA = 1e-5
 NEVER = 10**6
-SMALL = {"dim": 2, "epsilon": 4.0, "delta": DELTA, "seed": 0, "theta_bound": 2.0}
+SMALL: dict[str, Any] = {"dim": 2, "epsilon": 4.0, "delta": DELTA, "seed": 0, "theta_bound": 2.0}
 
 
 @pytest.fixture(autouse=True)

@@ -132,6 +132,8 @@ def tasks_for(
     tasks: list[Task] = []
     for name in wanted:
         own = options.get(name, {})
+        if own:
+            case_for(name, own)  # which refuses options that do not go together, before anything is tried
         for epsilon in epsilons:
             terms = (epsilon, delta, confidence, seed, modules, own)
             if name in MECHANISMS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit._compile import kernel
+from tacit._compile import allocating_kernel, kernel
 from tacit.linalg.blocks import entries_in, entry_of
 from tacit.linalg.packing import SQRT2
 from tacit.linalg.solve import dot
@@ -82,7 +82,7 @@ class PeekingState(JointLinState):
     __slots__ = ()
 
 
-@kernel
+@allocating_kernel
 def _chosen_by_raw_sums(state: PeekingState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
     """As `joint-linucb` chooses until something was released; then the open leaf's sum of r x counts too."""
     dim = state.theta.shape[0]

@@ -25,7 +25,7 @@ LONGEST: Final = 20_000
 """Decisions after which a rehearsal gives up."""
 SEVERAL: Final = 4
 """Releases that a life should have."""
-NOTHING: Final = f"nothing was released in a rehearsal of up to {LONGEST:,} decisions"
+NOTHING: Final = f"a rehearsal of {LONGEST:,} decisions, or of the horizon asked for, released nothing"
 _ARMS: Final = 4
 _MARGIN: Final = 2
 """Decisions after the last release that was waited for: others get arms that it has an influence on."""
@@ -41,7 +41,9 @@ class Life:
     options: Mapping[str, Any]
     """Its options, with the horizon that was needed."""
     releases: tuple[int, ...]
-    """For each of the first releases that can hold a row, the number of decisions whose rows it can hold."""
+    """Decisions before each of the first releases that can hold a row."""
+    waiting: int = 0
+    """How many decisions old a row must be to be in a release (``reward_age``)."""
 
     @property
     def exercised(self) -> bool:
@@ -54,7 +56,7 @@ class Life:
 
     def replaced(self, rng: np.random.Generator) -> int:
         """A user to be replaced: in the first or the second release, every other time shortly before one of them."""
-        first, second = self.releases[0], self.releases[min(1, len(self.releases) - 1)]
+        first, second = (max(1, release - self.waiting) for release in (*self.releases, *self.releases)[:2])
         if rng.random() < 0.5:
             return int(rng.integers(0, second))
         return max(0, int(rng.choice([first, second])) - 1 - int(rng.integers(0, 6)))
@@ -82,9 +84,9 @@ class ReleaseCounter(Publisher):
 
 
 def release_times(policy: PrivatePolicy, decisions: int, wanted: int = SEVERAL) -> tuple[int, ...]:
-    """How many rows there were at each of the first ``wanted`` releases, of those that come in so many decisions.
+    """Decisions before each of the first ``wanted`` releases, of those that come within so many decisions.
 
-    Releases before the first row do not count, and several after the same row count as one.
+    Releases before the first row do not count, and several after the same decision count as one.
     """
     rng, counter, found = np.random.default_rng(0), ReleaseCounter(), list[int]()
     policy.publisher = counter
@@ -113,13 +115,13 @@ def rehearse(make: Make, options: Mapping[str, Any], *, longest: int = LONGEST, 
     A horizon is doubled until there are enough, unless it is ``fixed``; more of it that brings no more releases is
     not asked for.
     """
-    horizon = options.get("horizon")
+    horizon, waiting = options.get("horizon"), options.get("reward_age") or 0
     if horizon is None or fixed:
-        return Life(options, release_times(make(**options), min(longest, horizon or longest)))
+        return Life(options, release_times(make(**options), min(longest, horizon or longest)), waiting)
     best = Life(options, ())
     while True:
         longer = {**options, "horizon": horizon}
-        life = Life(longer, release_times(make(**longer), horizon))
+        life = Life(longer, release_times(make(**longer), horizon), waiting)
         if len(life.releases) >= SEVERAL:
             return life
         if len(best.releases) > 1 and len(life.releases) <= len(best.releases):

@@ -113,11 +113,12 @@ def _options(wanted: list[str], options: dict[str, Any], horizon: int | None) ->
     """What each policy is told, by its name; nothing where nothing was asked for."""
     from tacit.audit.cases import audited_policies
 
-    asked = options if horizon is None else {**options, "horizon": horizon}
     policies = [name for name in wanted if name in audited_policies()]
-    if asked and not policies:
+    if not policies and (options or horizon is not None):
         raise Refused("--option and --horizon are for policies: name one")
-    return {name: own for name, own in options_of(policies, asked, ()).items() if own}
+    found = options_of(policies, options, (*_OWN_FLAGS, "features"))
+    everybody = {} if horizon is None else {"horizon": horizon}
+    return {name: everybody | own for name, own in found.items() if everybody | own}
 
 
 def _compile(wanted: list[str], jobs: int) -> None:
