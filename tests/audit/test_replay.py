@@ -191,7 +191,7 @@ def test_a_bound_is_stated_at_the_delta_of_its_own_claim() -> None:
 
 def test_a_row_that_moves_between_cohorts_is_compared_with_what_that_is_charged() -> None:
     """One that stays in its cohort is not."""
-    ledger = Ledger(Budget(4.0, DELTA))
+    ledger = Ledger(Budget(8.0, DELTA))
     release = GaussianRelease("sum", 1.0, math.sqrt(2.0), moving_sensitivity=1.0)
     ledger.charge(release, "first")
     moved = {"sum": Cost(squared=1.0)}  # by 1 in each of two sums with noise of sqrt(2)
