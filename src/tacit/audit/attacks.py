@@ -23,6 +23,7 @@ from tacit.audit.worlds import (
     orthogonal_rows,
 )
 from tacit.policies.private_policy import PrivatePolicy
+from tacit.typing import FloatArray
 
 _SETTING: Final = {"dim": 2, "theta_bound": 2.0}
 _PROBES: Final = 12
@@ -49,6 +50,9 @@ TARGETS: Final[Mapping[str, Target]] = MappingProxyType(
         "local-glm": Target({"horizon": 12, "warm_up": 0}, 10, 8, largest_gradient),
     }
 )
+_ANY: Final = Target({"horizon": 12}, 12, 1, largest_contribution)
+NOTHING_SEEN: Final = Samples(np.empty(0), np.empty(0))
+"""Of a policy that releases nothing."""
 
 
 def target_for(name: str, epsilon: float, delta: float, options: Mapping[str, Any]) -> Target | None:
@@ -58,8 +62,9 @@ def target_for(name: str, epsilon: float, delta: float, options: Mapping[str, An
     """
     if name in TARGETS and not options:
         return TARGETS[name]
-    worst = largest_gradient if private_class(name).guarantee == "local" else largest_contribution
-    known = TARGETS.get(name, Target({"horizon": 12}, 12, 1, worst))
+    known = TARGETS.get(name, _ANY)
+    if known is _ANY and private_class(name).guarantee == "local":
+        known = replace(_ANY, adversary=largest_gradient)
     wanted = {**_terms(name, epsilon, delta), **known.options, **options}
     life = life_of(name, wanted, fixed="horizon" in options)
     if not life.exercised:
@@ -93,10 +98,12 @@ def attack_policy(
     longer than usual, there are fewer of them.
     """
     target = target_for(case.policy, epsilon, delta, options)
+    if target is None:
+        return NOTHING_SEEN
     found: list[list[float]] = [[], []]
+    usual = TARGETS.get(case.policy, _ANY).users
     with own_registry():
-        for run in range(0 if target is None else 2 * fewer(runs, target.users, _usual(case.policy), _FEWEST_RUNS)):
-            assert target is not None
+        for run in range(2 * fewer(runs, target.users, usual, _FEWEST_RUNS)):
             side, rng = run % 2, np.random.default_rng([seed, run])
             first, second = (_policy(case.policy, epsilon, delta, seed + run, target.options) for _ in range(2))
             adversary = _swapped(target.adversary) if side else target.adversary
@@ -105,11 +112,6 @@ def attack_policy(
             llr = replay(first, second, world, rng).llr
             found[side].append(-llr if side else llr)
     return Samples(np.array(found[0]), np.array(found[1]))
-
-
-def _usual(name: str) -> int:
-    """Users of the attack on a policy that releases early."""
-    return TARGETS[name].users if name in TARGETS else 12
 
 
 def has_probes(name: str) -> bool:
@@ -127,16 +129,23 @@ def attack_by_probes(
     chosen, users = {"horizon": _PROBES + 1, **options}, _PROBES + 1
     if case.rehearsed:
         life = life_of(case.policy, {**_terms(case.policy, epsilon, delta), **chosen}, fixed=case.own_horizon)
-        chosen, users = dict(life.options), life.releases[0] + _PROBES if life.exercised else 0
-    found: list[list[float]] = [[], []]
-    both = np.eye(2, max(2, int(chosen.get("dim", 2)))) if chosen.get("dim") != 1 else np.array([[1.0], [-1.0]])
+        if not life.exercised:
+            return NOTHING_SEEN
+        chosen, users = dict(life.options), life.releases[0] + _PROBES
+    both = _two_arms(int(chosen.get("dim", 2)))
     arms = np.tile(both, (users, 1, 1))
-    for run in range(2 * runs if users else 0):
+    arms[1:-_PROBES] = 0.0  # those who must come before the first release have nothing to tell
+    found: list[list[float]] = [[], []]
+    for run in range(2 * runs):
         side = run % 2
         policy = _policy(case.policy, epsilon, delta, seed + run, chosen)
         arms[0] = both[side]
-        arms[1:-_PROBES] = 0.0  # whoever must come before the first release has nothing to tell
         rewards = np.full((users, 2), 0.5 * policy.setting.reward_bound)
         rewards[0] = side * policy.setting.reward_bound
         found[side].append(float(np.count_nonzero(policy.play(arms, rewards)[-_PROBES:] == 0)))
-    return Samples(np.array(found[0]), np.array(found[1])).oriented() if users else Samples(np.empty(0), np.empty(0))
+    return Samples(np.array(found[0]), np.array(found[1])).oriented()
+
+
+def _two_arms(dim: int) -> FloatArray:
+    """Two axes; an arm and its opposite where there is one axis only."""
+    return np.eye(2, dim) if dim > 1 else np.array([[1.0], [-1.0]])
