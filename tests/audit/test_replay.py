@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -13,13 +14,17 @@ from tacit.audit.attacks import attack_by_probes, attack_policy
 from tacit.audit.cases import CASES, DRIVES, Case, Replays, audited_policy, replay_many, replay_one
 from tacit.audit.drives import driven_world
 from tacit.audit.joint_draws import joint_findings
-from tacit.audit.replay import own_registry, replay
+from tacit.audit.replay import kind_ratios, own_registry, replay
+from tacit.audit.session import Cost
 from tacit.audit.statistics import gaussian_bound
 from tacit.audit.worlds import NEVER, Row, World, make_world, opposite_rows
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import POLICIES, make_policy, policy_class
 from tacit.policies.state import public_part
+from tacit.privacy.budget import Budget
+from tacit.privacy.events import GaussianRelease
 from tacit.privacy.gaussian import mu_from
+from tacit.privacy.ledger import Ledger
 
 DELTA = 1e-5
 
@@ -182,3 +187,15 @@ def test_a_bound_is_stated_at_the_delta_of_its_own_claim() -> None:
     assert found.claim == 8.0
     assert found.lower_bound == pytest.approx(8.0)
     assert "at delta 0.02" in found.detail
+
+
+def test_a_row_that_moves_between_cohorts_is_compared_with_what_that_is_charged() -> None:
+    """One that stays in its cohort is not."""
+    ledger = Ledger(Budget(8.0, DELTA))
+    release = GaussianRelease("sum", 1.0, math.sqrt(2.0), moving_sensitivity=1.0)
+    ledger.charge(release, "first")
+    moved = {"sum": Cost(squared=1.0)}  # by 1 in each of two sums with noise of sqrt(2)
+    assert kind_ratios(moved, ledger, DELTA)["sum"] == pytest.approx(math.sqrt(2.0))
+    ledger.charge(release, "second")
+    ledger.charge(release, "third")
+    assert kind_ratios(moved, ledger, DELTA)["sum"] == pytest.approx(1.0)

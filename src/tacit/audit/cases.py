@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -12,6 +14,7 @@ import numpy as np
 
 from tacit.audit.drives import driven_world, exploring_rows, moving_rows
 from tacit.audit.joint_draws import Record
+from tacit.audit.rehearsal import Life, fewer, rehearse
 from tacit.audit.replay import Outcome, own_registry, replay
 from tacit.audit.worlds import (
     ABSENT,
@@ -53,6 +56,10 @@ class Case:
     """Whether the other users push the policy to where its bounds are attained (`tacit.audit.drives`)."""
     user: int | None = None
     """Whose row is replaced; somebody's by chance unless given."""
+    rehearsed: bool = False
+    """Whether a rehearsal says how long lives are, and which horizon that takes (`tacit.audit.rehearsal`)."""
+    own_horizon: bool = False
+    """Whether whoever asked for the audit chose the horizon, which a rehearsal must then leave as it is."""
     note: str = ""
 
     def turn(self, index: int) -> Adversary:
@@ -67,6 +74,9 @@ class Case:
 
 
 _BASE: Final = {"dim": 3, "link": "logistic", "theta_bound": 2.0}
+_TERMS: Final = {**_BASE, "epsilon": 4.0, "delta": 1e-5, "seed": 0}
+"""A budget, to see which settings are possible."""
+_FEWEST_PAIRS: Final = 12
 _STREAMS: Final = (
     {"horizon": 40},
     {"horizon": None},
@@ -270,26 +280,71 @@ def private_class(name: str) -> type[PrivatePolicy]:
     return found
 
 
+def usual_link(name: str) -> str:
+    """The link of a policy's settings that state none: logistic where it takes that."""
+    links = private_class(name).links
+    return "logistic" if "logistic" in links else next(iter(links))
+
+
 def audited_policies() -> list[str]:
     """All private policies, those that were registered from outside included."""
     return [name for name in policy_names() if issubclass(policy_class(name), PrivatePolicy)]
 
 
-def case_for(name: str) -> Case:
-    """How a policy is replayed; one without a case of its own in the ordinary settings of its kind."""
-    if name in CASES:
-        return CASES[name]
+def case_for(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> Case:
+    """How a policy is replayed; one without a case of its own in the ordinary settings of its kind.
+
+    ``options`` take the place of what the settings say; settings that do not go with them are left out.
+    """
+    case = CASES.get(name) or _ordinary_case(name)
+    return _with_options(case, options) if options else case
+
+
+def _ordinary_case(name: str) -> Case:
     kind = private_class(name)
     ordinary = _STREAMS if issubclass(kind, ContinualPolicy) else _PLAIN
     settings = [setting for setting in ordinary if setting.get("link", "logistic") in kind.links]
     if kind.guarantee == "shuffle":
-        return Case(name, [{"horizon": 150, "dim": 2}, {"horizon": None, "dim": 2}], users=150, groups=False)
-    return Case(name, settings, groups=kind.shares_ticks, absent=kind.guarantee != "local")
+        both: list[Mapping[str, Any]] = [{"horizon": 150, "dim": 2}, {"horizon": None, "dim": 2}]
+        return Case(name, both, users=150, groups=False, rehearsed=True)
+    return Case(name, settings, groups=kind.shares_ticks, absent=kind.guarantee != "local", rehearsed=True)
+
+
+def _with_options(case: Case, options: Mapping[str, Any]) -> Case:
+    """A case whose settings all have these options."""
+    settings = list[dict[str, Any]]()
+    for setting in ({**each, **options} for each in case.settings):
+        if setting not in settings and _possible(case.policy, setting):
+            settings.append(setting)
+    if not settings:  # the error says what is wrong with the options
+        audited_policy(case.policy, **{**_TERMS, **case.settings[0], **options})
+    return replace(case, settings=settings, rehearsed=True, own_horizon="horizon" in options)
+
+
+def _possible(name: str, setting: Mapping[str, Any]) -> bool:
+    try:
+        audited_policy(name, **{**_TERMS, **setting})
+    except InvalidInput:
+        return False
+    return True
+
+
+def life_of(name: str, options: Mapping[str, Any], *, fixed: bool = False) -> Life:
+    """How long a policy with these options must live for several releases; remembered, since it may take a while."""
+    return _life_of(private_class(name), json.dumps(dict(options), sort_keys=True), fixed)
+
+
+@lru_cache(maxsize=256)
+def _life_of(kind: type[PrivatePolicy], options: str, fixed: bool) -> Life:
+    return rehearse(partial(_audited, kind), json.loads(options), fixed=fixed)
 
 
 def audited_policy(name: str, **arguments: Any) -> PrivatePolicy:
     """A policy whose epochs, if it has such, are so short that a replay passes through several."""
-    kind = private_class(name)
+    return _audited(private_class(name), **arguments)
+
+
+def _audited(kind: type[PrivatePolicy], **arguments: Any) -> PrivatePolicy:
     if issubclass(kind, ContinualPolicy):
         arguments = {"first_epoch": SHORT_EPOCH} | arguments
     return kind(**arguments)
@@ -303,6 +358,8 @@ class Replays:
     epsilon: float
     delta: float
     pairs: int = 0
+    users: int = 0
+    """Decisions of the longest life."""
     worst: float = 0.0
     mu: float = 0.0
     mu_charged: float = 0.0
@@ -327,8 +384,15 @@ class Replays:
 
 
 def replay_many(case: Case, pairs: int, epsilon: float, delta: float, seed: int = 0, **options: Any) -> Replays:
-    """Replay ``pairs`` neighbours, through all settings and adversaries in turn."""
+    """Replay ``pairs`` neighbours, through all settings and adversaries in turn; fewer where lives must be long.
+
+    None at all where a rehearsal finds that nothing is ever released.
+    """
     result = Replays(case.policy, epsilon, delta)
+    life = _life(case, {**_terms(epsilon, delta), **case.setting(0), **options})
+    if life is not None:
+        result.users = life.users(case.users)
+        pairs = fewer(pairs, result.users, case.users, _FEWEST_PAIRS) if life.exercised else 0
     with own_registry():
         for index in range(pairs):
             adversary = case.turn(index)
@@ -337,25 +401,45 @@ def replay_many(case: Case, pairs: int, epsilon: float, delta: float, seed: int 
     return result
 
 
+def _terms(epsilon: float, delta: float) -> dict[str, Any]:
+    return {**_BASE, "epsilon": epsilon, "delta": delta, "seed": 0}
+
+
+def _life(case: Case, arguments: Mapping[str, Any]) -> Life | None:
+    """How long the policy must live, where that is left to a rehearsal."""
+    return life_of(case.policy, arguments, fixed=case.own_horizon) if case.rehearsed else None
+
+
 def replay_one(
     case: Case, index: int, adversary: Adversary, epsilon: float, delta: float, seed: int, **options: Any
 ) -> Outcome:
     """Pair number ``index`` of a case; some are saved and loaded, decide in groups or are paid late."""
     rng = np.random.default_rng([seed, index])
-    terms = {"epsilon": epsilon, "delta": delta, "seed": int(index)}
-    arguments = {**_BASE, **terms, **case.setting(index), **options}
+    arguments = {**_terms(epsilon, delta), **case.setting(index), **options}
+    life = _life(case, arguments)
+    arguments = {**(life.options if life else arguments), "seed": int(index)}
     first, second = (audited_policy(case.policy, **arguments) for _ in range(2))
-    return replay(first, second, _world(case, index, first, adversary, rng), rng)
+    return replay(first, second, _world(case, index, first, adversary, rng, life), rng)
 
 
-def _world(case: Case, index: int, policy: PrivatePolicy, adversary: Adversary, rng: np.random.Generator) -> World:
-    save_at = int(rng.integers(1, case.users)) if rng.random() < 0.125 else None
+def _world(
+    case: Case,
+    index: int,
+    policy: PrivatePolicy,
+    adversary: Adversary,
+    rng: np.random.Generator,
+    life: Life | None = None,
+) -> World:
+    users = case.users if life is None else life.users(case.users)
+    save_at = int(rng.integers(1, users)) if rng.random() < 0.125 else None
     if case.driven:
         # The first leaf of a later epoch has the longest column, and theta is no longer 0.
         end = _BOUNDARIES[-1] if policy.setting.horizon is None else None
-        return driven_world(rng, policy, adversary, users=case.users, user=end, save_at=save_at)
+        return driven_world(rng, policy, adversary, users=users, user=end, save_at=save_at)
     late, group = case.absent and rng.random() < 0.35, 3 if case.groups and rng.random() < 0.25 else 1
     boundary = policy.setting.horizon is None and policy.guarantee == "joint" and index % 2 == 0
     user = int(rng.choice(_BOUNDARIES)) if boundary else None
+    if life is not None and users > case.users:
+        user = life.replaced(rng)
     user = user if case.user is None else case.user
-    return make_world(rng, policy, adversary, users=case.users, late=late, user=user, save_at=save_at, group=group)
+    return make_world(rng, policy, adversary, users=users, late=late, user=user, save_at=save_at, group=group)

@@ -5,18 +5,33 @@ A task is small enough to be one unit of progress and of parallel work, and a va
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 
 from tacit.audit.attacks import attack_by_probes, attack_policy, has_probes
-from tacit.audit.cases import DRIVES, Case, Replays, audited_policies, case_for, replay_many
+from tacit.audit.cases import (
+    DRIVES,
+    Case,
+    Replays,
+    audited_policies,
+    audited_policy,
+    case_for,
+    life_of,
+    private_class,
+    replay_many,
+    usual_link,
+)
 from tacit.audit.checks import CHECKS
+from tacit.audit.contracts import Broken, Contract, Subject, contracts_for
 from tacit.audit.joint_draws import joint_findings
 from tacit.audit.mechanisms import MECHANISMS
 from tacit.audit.mutants import MUTANTS
+from tacit.audit.rehearsal import NOTHING
 from tacit.audit.replay import TOLERANCE
 from tacit.audit.statistics import CLAIM_SLACK, Samples, clopper_pearson_bound, gaussian_bound, noise_scale_bounds
 from tacit.errors import InvalidInput
@@ -24,10 +39,15 @@ from tacit.extensions import Extension, load_again
 from tacit.privacy.gaussian import epsilon_from, mu_from
 
 HOLDS, REFUTED, CAUGHT, SURVIVED, LEAK = "holds", "refuted", "caught", "survived", "leak shown"
-FAILURES: Final = (REFUTED, SURVIVED)
+NOT_EXERCISED: Final = "not exercised"
+"""The verdict where nothing was measured that could have refuted the claim."""
+FAILURES: Final = (REFUTED, SURVIVED, NOT_EXERCISED)
 FINDINGS: Final = 50
 """A bound at 95% exceeds a true claim once in twenty; a claim is refuted at a level that holds for as many bounds."""
 PAPER: Final = "joint-glm, profile paper"
+CONTRACT_SETTING: Final = {"dim": 3, "horizon": 400, "theta_bound": 2.0}
+"""Of a policy whose steps are held to their contracts."""
+_FEW_DRAWS: Final = "no noise was drawn that a release was made with"
 
 
 @dataclass(frozen=True)
@@ -62,7 +82,7 @@ class Evidence:
 
     @property
     def failed(self) -> bool:
-        """Whether a claim is refuted or a mutant survived."""
+        """Whether a claim is refuted or was not exercised, or a mutant survived."""
         return self.verdict in FAILURES
 
     def row(self) -> dict[str, Any]:
@@ -84,6 +104,8 @@ class Task:
     seed: int = 0
     modules: tuple[Extension, ...] = ()
     """Modules that registered what is to be tried; a process that does the task imports them first."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the policy, its horizon among them, in place of those of its settings."""
 
 
 def names() -> list[str]:
@@ -100,19 +122,29 @@ def tasks_for(
     effort: Effort = FULL,
     seed: int = 0,
     modules: tuple[Extension, ...] = (),
+    options: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> list[Task]:
-    """All tasks about these policies and mechanisms."""
+    """All tasks about these policies and mechanisms.
+
+    ``options`` are those of policies, by their names.  Worlds that drive a policy to its bounds have settings of their
+    own, and are left out for policies that have options.
+    """
     tasks: list[Task] = []
     for name in wanted:
+        own = options.get(name, {})
+        if own:
+            case_for(name, own)  # which refuses options that do not go together, before anything is tried
         for epsilon in epsilons:
-            terms = (epsilon, delta, confidence, seed, modules)
+            terms = (epsilon, delta, confidence, seed, modules, own)
             if name in MECHANISMS:
                 tasks.append(Task("mechanism", name, effort.mechanism, *terms))
                 continue
             if name not in names():
                 raise InvalidInput(f"name must be one of {', '.join(names())}, not {name!r}")
+            if epsilon == epsilons[0]:
+                tasks.append(Task("contracts", name, 1, *terms))
             tasks.append(Task("replay", name, max(1, effort.pairs // len(epsilons)), *terms))
-            if epsilon == epsilons[0] and name in DRIVES:  # these bring their own epsilon
+            if epsilon == epsilons[0] and name in DRIVES and not own:  # these bring their own epsilon
                 tasks.append(Task("driven", name, effort.driven, *terms))
             tasks.append(Task("policy", name, effort.policy, *terms))
             if has_probes(name):
@@ -149,14 +181,19 @@ def perform_all(tasks: Sequence[Task], jobs: int = 1) -> Iterator[list[Evidence]
 def _judged(task: Task, samples: Samples, threshold: float | None, detail: str = "") -> list[Evidence]:
     """Both bounds on one set of samples, and the verdict: the bounds at a confidence that fits many findings."""
     strict = 1.0 - (1.0 - task.confidence) / FINDINGS
+    if samples.runs == 0:
+        methods = ("Gaussian DP", "Clopper-Pearson")
+        return [Evidence(task.name, task.epsilon, None, method, 0, NOT_EXERCISED, NOTHING) for method in methods]
+    varied = np.ptp(np.concatenate([samples.first, samples.second])) > 0.0
     found = []
     for bound, sure in (
         tuple(gaussian_bound(samples, task.delta, level, threshold) for level in (task.confidence, strict)),
         tuple(clopper_pearson_bound(samples, task.delta, level) for level in (task.confidence, strict)),
     ):
-        verdict = REFUTED if sure.epsilon > task.epsilon * (1.0 + CLAIM_SLACK) else HOLDS
-        terms = (task.name, task.epsilon, bound.epsilon, bound.method, task.runs, verdict)
-        found.append(Evidence(*terms, detail=detail, samples=samples))
+        verdict = REFUTED if sure.epsilon > task.epsilon * (1.0 + CLAIM_SLACK) else HOLDS if varied else NOT_EXERCISED
+        terms = (task.name, task.epsilon, bound.epsilon, bound.method, samples.runs, verdict)
+        seen = detail if varied else "the attacker saw the same in all runs of both worlds"
+        found.append(Evidence(*terms, detail=seen, samples=samples))
     return found
 
 
@@ -165,23 +202,55 @@ def _mechanism(task: Task) -> list[Evidence]:
     return _judged(task, samples, 0.0)
 
 
+def _case(task: Task) -> Case:
+    return case_for(task.name, task.options)
+
+
+def _fewer_runs(task: Task, runs: int) -> str:
+    """Says so where lives were so long that there are fewer of them than asked for."""
+    return f"{runs} in place of {task.runs} runs, since lives are long" if 0 < runs < task.runs else ""
+
+
 def _policy(task: Task) -> list[Evidence]:
-    return _judged(task, attack_policy(case_for(task.name), task.epsilon, task.delta, task.runs, task.seed), 0.0)
+    samples = attack_policy(_case(task), task.epsilon, task.delta, task.runs, task.seed, task.options)
+    return _judged(task, samples, 0.0, _fewer_runs(task, samples.runs))
 
 
 def _probes(task: Task) -> list[Evidence]:
-    samples = attack_by_probes(case_for(task.name), task.epsilon, task.delta, task.runs, task.seed)
-    return [
-        Evidence(e.name, e.claim, e.lower_bound, f"arms of probes, {e.method}", e.runs, e.verdict, e.detail, e.samples)
-        for e in _judged(task, samples, None)
-    ]
+    samples = attack_by_probes(_case(task), task.epsilon, task.delta, task.runs, task.seed, task.options)
+    return [replace(e, method=f"arms of probes, {e.method}") for e in _judged(task, samples, None)]
+
+
+def _contracts(task: Task) -> list[Evidence]:
+    """The contracts of a policy's steps, before its first release and after several."""
+    kind, case = private_class(task.name), _case(task)
+    dim = {"dim": 2} if kind.guarantee == "shuffle" else {}
+    terms = {"link": usual_link(task.name), "epsilon": task.epsilon, "delta": task.delta, "seed": 3}
+    terms = {**CONTRACT_SETTING, **dim, **terms, **task.options}
+    life = life_of(task.name, terms, fixed=case.own_horizon)
+    subject = Subject(partial(audited_policy, task.name, **life.options), life.releases)
+    return [_contracted(task, subject, title, contract) for title, contract in contracts_for(subject.make()).items()]
+
+
+def _contracted(task: Task, subject: Subject, title: str, contract: Contract) -> Evidence:
+    try:
+        looked, verdict, detail = contract(subject), HOLDS, f"releases after {_listed(subject.releases)} decisions"
+    except Broken as broken:
+        looked, verdict, detail = 1, REFUTED, str(broken)
+    if verdict == HOLDS and not subject.releases:
+        verdict, detail = NOT_EXERCISED, NOTHING
+    return Evidence(task.name, None, None, f"contract: {title}", looked, verdict, detail)
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(f"{number:,}" for number in numbers)
 
 
 def _replay(task: Task) -> list[Evidence]:
-    case = case_for(task.name)
+    case = _case(task)
     result = replay_many(case, task.runs, task.epsilon, task.delta, task.seed)
     found = [_replayed(task, case, result, "replay")]
-    if any(result.draws):
+    if private_class(task.name).guarantee != "shuffle":  # whose noise are bits
         found += [_noise(task, result), _joint(task, result)]
     return found
 
@@ -192,12 +261,18 @@ def _replayed(task: Task, case: Case, result: Replays, method: str) -> Evidence:
     kinds = ", ".join(f"{kind} {ratio:.3f}" for kind, ratio in sorted(result.kinds.items()))
     detail = f"shift / charge {result.worst:.4f} ({result.adversary.replace('_', ' ')}): {kinds}"
     detail += f"; {case.note}" if case.note and min(result.kinds.values(), default=0.0) < 0.95 else ""
+    verdict = REFUTED if wrong else HOLDS
     if result.divergences:
         detail = f"{len(result.divergences)} pairs diverge: {result.divergences[0]}"
+    elif not result.mu > 0.0:
+        verdict, detail = NOT_EXERCISED, NOTHING
+        if result.pairs:
+            detail = "no release of any pair differed between the worlds"
+    if 0 < result.pairs < task.runs:
+        detail += f"; {result.pairs} in place of {task.runs} pairs, since lives have {result.users:,} decisions"
     claim, delta = (float(case.settings[0].get(key, getattr(task, key))) for key in ("epsilon", "delta"))
-    bound = epsilon_from(result.mu, delta)
+    bound = epsilon_from(result.mu, delta) if result.mu > 0.0 else 0.0
     detail += f"; at delta {delta:g}" if delta != task.delta else ""
-    verdict = REFUTED if wrong else HOLDS
     return Evidence(task.name, claim, bound, method, result.pairs, verdict, detail)
 
 
@@ -207,22 +282,26 @@ def _driven(task: Task) -> list[Evidence]:
     for case in DRIVES.get(task.name, ()):
         result = replay_many(case, task.runs, task.epsilon, task.delta, task.seed)
         found.append(_replayed(task, case, result, "replay, driven"))
-        if any(result.draws):
+        if private_class(task.name).guarantee != "shuffle":
             found.append(_joint(task, result))
     return found
 
 
 def _joint(task: Task, result: Replays) -> Evidence:
     """All draws together: independent across coordinates, leaves, releases, sources and runs."""
+    runs = sum(int(np.atleast_2d(noise).shape[0]) for run in result.draws for _, noise in run)
+    if runs < 2:
+        return Evidence(task.name, task.epsilon, None, "joint draws", runs, NOT_EXERCISED, _FEW_DRAWS)
     wrong = joint_findings(result.draws, steps=result.steps)
     detail = wrong[0] if wrong else "independent across coordinates, leaves, calls, sources and runs"
-    runs = sum(int(np.atleast_2d(noise).shape[0]) for run in result.draws for _, noise in run)
     return Evidence(task.name, task.epsilon, None, "joint draws", runs, REFUTED if wrong else HOLDS, detail)
 
 
 def _noise(task: Task, result: Replays) -> Evidence:
     """If every shift can be as large as charged, noise of this size proves this epsilon."""
-    draws = np.concatenate([np.ravel(noise) for run in result.draws for _, noise in run])
+    draws = np.concatenate([np.zeros(0), *(np.ravel(noise) for run in result.draws for _, noise in run)])
+    if draws.size < 2:
+        return Evidence(task.name, task.epsilon, None, "noise scale", draws.size, NOT_EXERCISED, _FEW_DRAWS)
     low, high = noise_scale_bounds(draws)
     bound = epsilon_from(mu_from(task.epsilon, task.delta) / high, task.delta)
     detail = f"drawn / charged between {low:.4f} and {high:.4f}"
@@ -251,6 +330,7 @@ def _mutant(task: Task) -> list[Evidence]:
 
 
 _PERFORMERS: Final[dict[str, Callable[[Task], list[Evidence]]]] = {
+    "contracts": _contracts,
     "mechanism": _mechanism,
     "policy": _policy,
     "probes": _probes,

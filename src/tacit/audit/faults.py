@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tacit._compile import as_entry
+from tacit.audit import faulty_steps
 from tacit.errors import CannotMark
 from tacit.estimation import plan, sensitivity
 from tacit.estimation.newton import NoisyNewton
@@ -28,6 +29,7 @@ from tacit.policies.joint import policy as joint_policy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.publisher import Publisher
 from tacit.privacy import continual, noise
+from tacit.privacy.discrete_gaussian import discrete_gaussian
 from tacit.privacy.geometric import GeometricLeaves, boundary_after, leaf_weight, noise_steps, open_weight
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.randomness import Randomness
@@ -35,7 +37,7 @@ from tacit.privacy.tree import TreeNodes
 from tacit.shuffle import calibration, randomizer
 from tacit.shuffle.dominance import Dominance
 from tacit.shuffle.parameters import SumProtocol
-from tacit.typing import FloatArray
+from tacit.typing import FloatArray, IntArray
 
 Change = tuple[Any, Any, Any]
 """Object and attribute, or dictionary and key, and what to put there."""
@@ -59,6 +61,51 @@ def row_bound(kind: type, bound: Callable[[Any], float]) -> tuple[Change, ...]:
 
 def clip_removed() -> tuple[Change, ...]:
     return ((policy, "admit_reward", lambda reward, setting: float(reward)),)
+
+
+def _clip_removed_where(concerned: Callable[[Any, int], bool]) -> tuple[Change, ...]:
+    """No clip for the rewards of those policies and decisions."""
+    original, admit, unclipped = policy.Policy.update, admission.admit_reward, list[bool]()
+
+    def update(self: Any, decision: Any, reward: float) -> None:
+        unclipped.append(concerned(self, int(getattr(decision, "id", decision))))
+        try:
+            original(self, decision, reward)
+        finally:
+            unclipped.pop()
+
+    def admitted(reward: float, setting: Any) -> float:
+        return float(reward) if unclipped and unclipped[-1] else admit(reward, setting)
+
+    return (policy.Policy, "update", update), (policy, "admit_reward", admitted)
+
+
+def late_clip_removed() -> tuple[Change, ...]:
+    """Rewards that come after a further decision are not clipped."""
+    return _clip_removed_where(lambda chosen, identity: identity < chosen._pending._next_id - 1)
+
+
+def kept_clip_removed() -> tuple[Change, ...]:
+    """Rewards that are kept until their decision is old enough are not clipped."""
+    return _clip_removed_where(lambda chosen, identity: chosen._pending.age > 0)
+
+
+def exact_noise_memoised() -> tuple[Change, ...]:
+    """The exact sampler has one answer for the same parameter and number of samples."""
+    known = dict[tuple[int, int], IntArray]()
+
+    def sample(parameter: int, samples: int) -> IntArray:
+        if (parameter, samples) not in known:
+            known[parameter, samples] = discrete_gaussian(parameter, samples)
+        return known[parameter, samples].copy()
+
+    return ((noise, "discrete_gaussian", sample),)
+
+
+def raw_sums_read() -> tuple[Change, ...]:
+    """`joint-linucb` adds the raw sum of r x to the estimate that it chooses by."""
+    original = JointLinUcb._make_state
+    return ((JointLinUcb, "_make_state", lambda self: faulty_steps.PeekingState(*original(self))),)
 
 
 def waits_for_rewards() -> tuple[Change, ...]:

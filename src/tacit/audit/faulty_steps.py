@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit._compile import kernel
+from tacit._compile import allocating_kernel, kernel
 from tacit.linalg.blocks import entries_in, entry_of
 from tacit.linalg.packing import SQRT2
 from tacit.linalg.solve import dot
+from tacit.policies.arms import remember_arm
+from tacit.policies.baselines._kernels import optimistic_arm
 from tacit.policies.baselines.joint_linucb import JointLinState
+from tacit.policies.steps import register_steps, steps_of
 from tacit.policies.stream.block_steps import BlockState
 from tacit.policies.stream.estimate import linearised
 from tacit.policies.stream.steps import StreamState
@@ -71,3 +74,26 @@ def closes_the_leaf(state: StreamState, memo: FloatArray, reward: float) -> None
     linearised_at_arrival(state, memo, reward)
     leaves: Any = state.stream.mechanism
     leaves.boundary[()] += 1
+
+
+class PeekingState(JointLinState):
+    """A state of `joint-linucb` whose steps are those below."""
+
+    __slots__ = ()
+
+
+@allocating_kernel
+def _chosen_by_raw_sums(state: PeekingState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
+    """As `joint-linucb` chooses until something was released; then the open leaf's sum of r x counts too."""
+    dim = state.theta.shape[0]
+    theta = state.theta.copy()
+    if state.stream.closed[()] > 1:  # the first leaf is closed before anybody has come
+        for i in range(dim):
+            theta[i] += state.stream.leaf[dim * (dim + 1) // 2 + i]
+    arm = optimistic_arm(contexts, theta, state.inverse, state.radius[()])
+    remember_arm(contexts, arm, memo)
+    return arm
+
+
+_RIGHT = steps_of(JointLinState)
+register_steps(PeekingState, _RIGHT.advance, _chosen_by_raw_sums, _RIGHT.learn.function, _RIGHT.close)

@@ -82,7 +82,35 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     Mutant("clip-removed", "one clip removed", "replay of joint-linucb, counts", "measured mu", faults.clip_removed),
     Mutant(
+        "late-clip-removed",
+        "no clip for rewards that come late",
+        "replay of stream-glm, late counts",
+        "measured mu",
+        faults.late_clip_removed,
+    ),
+    Mutant(
+        "kept-clip-removed",
+        "no clip for rewards that are kept",
+        "replay of stream-glm, kept counts",
+        "measured mu",
+        faults.kept_clip_removed,
+    ),
+    Mutant(
         "noise-reused", "noise of a node reused after restore", "fresh noise", "were used before", faults.noise_reused
+    ),
+    Mutant(
+        "exact-memoised",
+        "exact noise drawn earlier is handed out again",
+        "fresh exact noise",
+        "were drawn before",
+        faults.exact_noise_memoised,
+    ),
+    Mutant(
+        "raw-sums-read",
+        "choose reads raw sums, after a first release that comes late",
+        "contract of choose",
+        "choose read one of",
+        faults.raw_sums_read,
     ),
     Mutant("noise-redrawn", "noise redrawn for a node", "stream reference", "tree: release", faults.noise_redrawn),
     Mutant(

@@ -24,9 +24,9 @@ from tacit.policies import registry
 from tacit.policies.decision import Decision
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.state import public_part
-from tacit.privacy.events import PrivacyEvent, RenyiRelease
+from tacit.privacy.events import NoisySum, PrivacyEvent, RenyiRelease
 from tacit.privacy.gaussian import mu_from
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import Entry, Ledger
 
 TOLERANCE: Final = 1e-9
 _NOTHING_CHARGED: Final = 1e-300
@@ -156,7 +156,8 @@ def kind_ratios(costs: dict[str, Cost], ledger: Ledger, delta: float) -> dict[st
 def _charged(ledger: Ledger, name: str, *, exact: bool = False) -> float:
     """mu of one release of the entries of a name, or else of the largest entry that is no optimizer call.
 
-    Entries of several epochs have the same mu; that each has the noise it states, `_compare_scales` sees to.
+    Entries of several epochs have the same mu; that each has the noise it states, `_compare_scales` sees to.  A row
+    that moves from one cohort to another is in both, which the ledger charges by their moving costs.
     """
     events = [entry.event for entry in ledger.entries]
     if exact:
@@ -164,8 +165,18 @@ def _charged(ledger: Ledger, name: str, *, exact: bool = False) -> float:
     elif name:
         found = [_mu(event) for event in events if event.name.startswith(f"{name},")]
     else:
-        found = [_mu(event) for event in events if not event.name.startswith("optimizer call")]
+        entries = [entry for entry in ledger.entries if not entry.event.name.startswith("optimizer call")]
+        found = [*(_mu(entry.event) for entry in entries), _moved_mu(entries)]
     return max(found, default=0.0) or _NOTHING_CHARGED
+
+
+def _moved_mu(entries: Sequence[Entry]) -> float:
+    """mu of a row that leaves one entry and enters another, of those two cohorts in which that costs most."""
+    costs: dict[str, float] = {}
+    for entry in entries:
+        if entry.cohort is not None and isinstance(entry.event, NoisySum):
+            costs[entry.cohort] = max(entry.event.moving_cost, costs.get(entry.cohort, 0.0))
+    return math.sqrt(math.fsum(sorted(costs.values())[-2:])) if len(costs) > 1 else 0.0
 
 
 def _mu(event: PrivacyEvent) -> float:

@@ -19,6 +19,8 @@ from tacit.policies.steps import pick, steps_of
 from tacit.privacy.continual import Stream
 from tacit.typing import FloatArray, IntArray
 
+EXCESS: Final = 10.0
+"""How far the replaced user's rewards exceed what they are clipped to."""
 NEVER: Final = -1
 """Delay of a reward that does not come."""
 
@@ -77,9 +79,16 @@ def allowed(policy: PrivatePolicy, vectors: FloatArray) -> FloatArray:
 
 
 def neighbours(world: World, policy: PrivatePolicy, rng: np.random.Generator) -> tuple[Row, Row]:
-    """The two rows of the replaced user, as the adversary has them, within what the policy takes."""
-    first, second = world.adversary(policy, rng, world.arms.shape[1])
-    return replace(first, arms=allowed(policy, first.arms)), replace(second, arms=allowed(policy, second.arms))
+    """The two rows of the replaced user, as the adversary has them, within what the policy takes.
+
+    Where rewards above the bound are clipped, they are ten times as high: that must not matter, whenever they come.
+    """
+    factor = EXCESS if policy.setting.link.clips_rewards else 1.0
+    first, second = (
+        replace(row, arms=allowed(policy, row.arms), rewards=factor * row.rewards)
+        for row in world.adversary(policy, rng, world.arms.shape[1])
+    )
+    return first, second
 
 
 def make_world(
@@ -156,10 +165,10 @@ def largest_gradient(policy: PrivatePolicy, rng: np.random.Generator, arms: int)
     return furthest(rows, gradients(policy, rows, policy.estimate), arms)
 
 
-def excessive_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
-    """A reward ten times above the bound, for links whose rewards are clipped to it."""
+def late_counts(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+    """An arm and its opposite, both paid in full a few decisions later."""
     x, bound = unit(rng, policy.setting.dim), policy.setting.reward_bound
-    return _single(x, 10.0 * bound, arms), _single(-x, bound, arms)
+    return replace(_single(x, bound, arms), delay=4), replace(_single(-x, bound, arms), delay=2)
 
 
 def late_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,11 +12,15 @@ from tacit.cli.shared import (
     Jobs,
     Json,
     Module,
+    Options,
+    Refused,
     Seed,
     check_writable,
     messages,
     names,
     numbers,
+    options_of,
+    parse_options,
     show,
     write_json,
 )
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from tacit.experiments.tables import Table
 
 ALL, MUTANTS = "all", "mutants"
+_OWN_FLAGS = {name: f"--{name}" for name in ("horizon", "epsilon", "delta", "seed")}
 
 
 def audit(
@@ -41,16 +46,22 @@ def audit(
     quick: Annotated[bool, typer.Option("--quick", help="A few minutes' worth, for every change of the code.")] = False,
     seed: Seed = 0,
     jobs: Jobs,
+    option: Options = None,
+    horizon: Annotated[
+        int | None, typer.Option(min=1, help="Horizon of the policies, T.", show_default="several, and none")
+    ] = None,
     module: Module = None,
     json_file: Json = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw what the attacker saw.")] = None,
 ) -> None:
-    """Attack the privacy claims; exit code 1 when one is refuted or a mutant survives.
+    """Attack the privacy claims; exit code 1 when one is refuted or not exercised, or a mutant survives.
 
     \b
     Examples:
       tacit audit stream-glm --plot stream.png
       tacit audit all --quick
+      tacit audit joint-linucb --option reward_age=500 --horizon 20000
+      tacit audit my-policy --module my_module --option period=1000
       tacit audit mutants
     """
     from tacit.audit import evidence
@@ -63,6 +74,7 @@ def audit(
         runs or size.mechanism, runs or size.policy, pairs or size.pairs, min(pairs or size.driven, size.driven)
     )
     modules = load_modules(module or ())
+    options = _options([] if name == MUTANTS else _wanted(name), parse_options(option, _OWN_FLAGS), horizon)
     if name == MUTANTS:
         tasks = evidence.mutant_tasks()
     else:
@@ -74,6 +86,7 @@ def audit(
             effort=effort,
             seed=seed,
             modules=modules,
+            options=options,
         )
     if name == ALL:
         tasks += evidence.paper_tasks(delta, seed) + evidence.mutant_tasks()
@@ -94,6 +107,18 @@ def _wanted(name: str) -> list[str]:
 
     known = evidence.names()
     return known if name == ALL else names(name, "NAME", [*known, ALL, MUTANTS])
+
+
+def _options(wanted: list[str], options: dict[str, Any], horizon: int | None) -> dict[str, dict[str, Any]]:
+    """What each policy is told, by its name; nothing where nothing was asked for."""
+    from tacit.audit.cases import audited_policies
+
+    policies = [name for name in wanted if name in audited_policies()]
+    if not policies and (options or horizon is not None):
+        raise Refused("--option and --horizon are for policies: name one")
+    found = options_of(policies, options, (*_OWN_FLAGS, "features"))
+    everybody = {} if horizon is None else {"horizon": horizon}
+    return {name: everybody | own for name, own in found.items() if everybody | own}
 
 
 def _compile(wanted: list[str], jobs: int) -> None:
@@ -144,6 +169,8 @@ def _number(value: float | None) -> str:
 
 
 def _finish(found: list[Evidence]) -> None:
+    from tacit.audit.evidence import NOT_EXERCISED
+
     failed = [evidence for evidence in found if evidence.failed]
     console = messages()
     if not failed:
@@ -151,4 +178,9 @@ def _finish(found: list[Evidence]) -> None:
         return
     for evidence in failed:
         console.print(f"{evidence.verdict}: {evidence.name} by {evidence.method}: {evidence.detail}", style="bold")
+    unseen = [evidence for evidence in failed if evidence.verdict == NOT_EXERCISED]
+    if unseen:
+        console.print(
+            f"{len(unseen)} of {len(found)} claims were not exercised: nothing is known of them.", style="bold"
+        )
     raise typer.Exit(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -178,6 +178,34 @@ def field_names(policy: str) -> list[str]:
     return [field.name for field in fields(policy_class(policy).config_type)]
 
 
+def parse_options(texts: Iterable[str] | None, own_flags: Mapping[str, str]) -> dict[str, Any]:
+    """The values of ``--option KEY=VALUE``, read as JSON where they are that; keys of ``own_flags`` are refused."""
+    options = {}
+    for text in texts or ():
+        key, sign, value = text.partition("=")
+        if not sign or not key:
+            raise Refused(f"--option takes KEY=VALUE, such as factorization=tree, not {text!r}")
+        if key in own_flags:
+            raise Refused(f"--option {key}: use {own_flags[key]}")
+        try:
+            options[key] = json.loads(value)
+        except json.JSONDecodeError:
+            options[key] = value
+    return options
+
+
+def options_of(
+    policies: Iterable[str], options: Mapping[str, Any], own_flags: Iterable[str]
+) -> dict[str, dict[str, Any]]:
+    """For each policy the options that it knows; one that no policy knows is an error."""
+    known = {name: set(field_names(name)) - set(own_flags) for name in policies}
+    for key in options:
+        if not any(key in keys for keys in known.values()):
+            offer = "; ".join(f"{name}: {', '.join(sorted(keys)) or 'none'}" for name, keys in known.items())
+            raise Refused(f"--option {key}: no chosen policy knows it. Their options are {offer}")
+    return {name: {key: value for key, value in options.items() if key in keys} for name, keys in known.items()}
+
+
 def numbers(text: str, flag: str) -> list[float]:
     """Comma-separated positive numbers; ``inf`` is one."""
     try:
@@ -210,6 +238,10 @@ Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write 
 Link = Annotated[str, typer.Option(metavar="LINK", help="logistic, probit, identity, log, or one of your own.")]
 Module = Annotated[
     list[str] | None, typer.Option(metavar="NAME", help="Import your policies, links, environments; may be repeated.")
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="KEY=VALUE", help="For the policies that know KEY; may be repeated."),
 ]
 Journal = Annotated[Path | None, typer.Option(metavar="FILE", help="Finished runs, to go on after Ctrl-C.")]
 ThetaBound = Annotated[

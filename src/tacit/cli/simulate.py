@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +16,7 @@ from tacit.cli.shared import (
     Json,
     Link,
     Module,
+    Options,
     Refused,
     Rewards,
     Runs,
@@ -28,11 +28,12 @@ from tacit.cli.shared import (
     chosen_links,
     chosen_policies,
     chosen_rewards,
-    field_names,
     load,
     messages,
     numbers,
     one,
+    options_of,
+    parse_options,
     show,
     write_json,
 )
@@ -77,9 +78,7 @@ def simulate(
     seed: Seed = 0,
     jobs: Jobs,
     engine: Engine = "joblib",
-    option: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="For the policies that know KEY; may be repeated.")
-    ] = None,
+    option: Options = None,
     journal: Journal = None,
     module: Module = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the regret curves.")] = None,
@@ -119,7 +118,7 @@ def simulate(
         rewards=chosen_rewards(rewards, "--rewards"),
         **_world(dim, arms, contexts, schema),
     )
-    experiments = _experiments(base, chosen, numbers(epsilon, "--epsilon"), _parse(option or []))
+    experiments = _experiments(base, chosen, numbers(epsilon, "--epsilon"), parse_options(option, _OWN_FLAGS))
     outcome = progress.run(experiments, runs=runs, seed=seed, jobs=jobs, engine=engine, journal=journal)
     show(tables.simulation(outcome.rows), json_file)
     write_json(outcome.rows, json_file)
@@ -155,21 +154,6 @@ def _plot_title(base: Experiment, schema: str | None) -> str:
     return f"{base.link}, d = {base.dim}, S = {base.theta_norm:g}, {where}{late}"
 
 
-def _parse(texts: list[str]) -> dict[str, Any]:
-    options = {}
-    for text in texts:
-        key, sign, value = text.partition("=")
-        if not sign or not key:
-            raise Refused(f"--option takes KEY=VALUE, such as factorization=tree, not {text!r}")
-        if key in _OWN_FLAGS:
-            raise Refused(f"--option {key}: use {_OWN_FLAGS[key]}")
-        try:
-            options[key] = json.loads(value)
-        except json.JSONDecodeError:
-            options[key] = value
-    return options
-
-
 def _experiments(
     base: Experiment, policies: list[str], epsilons: list[float], options: dict[str, Any]
 ) -> list[Experiment]:
@@ -178,13 +162,7 @@ def _experiments(
 
     from tacit.experiments.spec import for_each_epsilon
 
-    known = {name: set(field_names(name)) - set(_OWN_FLAGS) for name in policies}
-    for key in options:
-        if not any(key in keys for keys in known.values()):
-            offer = "; ".join(f"{name}: {', '.join(sorted(keys)) or 'none'}" for name, keys in known.items())
-            raise Refused(f"--option {key}: no chosen policy knows it. Their options are {offer}")
     found: list[Experiment] = []
-    for name in policies:
-        own = {key: value for key, value in options.items() if key in known[name]}
+    for name, own in options_of(policies, options, _OWN_FLAGS).items():
         found += for_each_epsilon(replace(base, policy=name, options=own), epsilons)
     return found

@@ -31,6 +31,8 @@ class PrivatePolicy(Policy):
 
     config_type: ClassVar[type[Config]] = PrivateConfig
     private: ClassVar[bool] = True
+    follows_releases: ClassVar[frozenset[str]] = frozenset()
+    """Whole numbers of the public state, or ``ledger``, that follow the values of releases and not the clock alone."""
     setting: PrivateSetting
     ledger: Ledger
 
@@ -54,6 +56,11 @@ class PrivatePolicy(Policy):
     def _begin(self) -> None:
         if self.config.seed is None:
             self._pending.renumber()  # no other life's, and no other policy's; those of simulations begin at 0
+
+    @property
+    def secret_memo(self) -> slice:
+        """Which numbers of a memo hold a secret of the deciding user's own, such as the noise of that user's device."""
+        return slice(0, 0)
 
     def _drop_raw(self) -> None:
         """Empty every secret field of the state, and open what is to be released from now on as a new cohort."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tacit.audit.checks import life, noise, protocol
+from tacit.audit.checks import contract, life, noise, protocol
 from tacit.audit.checks.replays import REPLAY_CHECKS, Check
 
 CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
@@ -15,6 +15,8 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "noise scale": noise.noise_scale,
         "joint distribution of draws": noise.joint_draws,
         "fresh noise": noise.fresh_noise,
+        "fresh exact noise": noise.fresh_exact_noise,
+        "contract of choose": contract.choose_reads_no_secrets,
         "stream reference": noise.stream_reference,
         "compiled ticks": noise.compiled_ticks,
         "late rows": noise.late_rows_contribute_alike,

@@ -20,10 +20,11 @@ from tacit.policies.publisher import DIRECT, Publisher
 from tacit.policies.steps import steps_of
 from tacit.privacy import continual
 from tacit.privacy.factorization import FACTORIZATIONS
-from tacit.privacy.noise import FastNoise
+from tacit.privacy.noise import ExactNoise, FastNoise
 from tacit.typing import FloatArray
 
 EPSILON, DELTA = 4.0, 1e-5
+_FALSE_ALARM: Final = 1e-9
 STREAMS: Final = ("stream-glm", "joint-glm", "joint-linucb")
 
 
@@ -100,6 +101,36 @@ def fresh_noise() -> list[str]:
     apart = np.max(np.abs(lines[:, np.newaxis] - lines), axis=2)
     repeated = int(np.sum(np.triu(apart < 0.01, 1)))
     return [f"{repeated} of {len(lines)} lines of noise were used before"] if repeated else []
+
+
+def fresh_exact_noise() -> list[str]:
+    """The exact sampler never hands out a draw again: neither for the same parameters nor in another life.
+
+    A line of n entries with a parameter of s is a given one with probability at most (0.4 / s)^n, so that among all
+    pairs of these lines a false alarm has a probability below 1e-9; `_drawn_before` computes it.
+    """
+    source, found, grid = ExactNoise(2.0**-20), list[str](), 2.0**-20
+    for scale in (2.0**-6, 1.0, 2.0**10):
+        found += _drawn_before(f"noise of scale {scale:g}", [source.gaussian(scale, 8) for _ in range(50)], scale, grid)
+    for steps in (300.0, 2.0**20):
+        draws = [source.integers(steps, (2, 8)) for _ in range(25)]
+        found += _drawn_before(f"noise of {steps:g} steps", list(np.concatenate(draws)), steps, 1.0)
+    for name in (*STREAMS, "local-glm"):
+        lives = [_watched(small_policy(None, name), 12) for _ in range(3)]
+        lines = [line for life in lives for _, noise in life.draws for line in np.atleast_2d(noise)]
+        found += _drawn_before(f"{name}: noise of three lives", lines, min(life.steps for life in lives), 1.0)
+    return found
+
+
+def _drawn_before(what: str, lines: list[FloatArray], scale: float, grid: float) -> list[str]:
+    """Says so where one of these lines was drawn more than once, or where that might happen by chance."""
+    if not lines:
+        return [f"{what}: there is none"]
+    repeated = len(lines) - len({line.tobytes() for line in lines})
+    alarm = 0.5 * len(lines) ** 2 * (0.4 * grid / scale) ** min(line.size for line in lines)
+    if alarm > _FALSE_ALARM:
+        return [f"{what}: equal lines have a probability of up to {alarm:.1e}, and prove nothing"]
+    return [f"{what}: {repeated} of {len(lines)} lines were drawn before"] if repeated else []
 
 
 def stream_reference() -> list[str]:

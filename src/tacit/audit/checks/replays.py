@@ -10,10 +10,11 @@ from tacit.audit.cases import CASES, DRIVES, Case, replay_one
 from tacit.audit.replay import own_registry
 from tacit.audit.worlds import (
     Adversary,
-    excessive_rows,
     largest_contribution,
+    late_counts,
     late_rows,
     missing_rows,
+    opposite_rows,
     orthogonal_rows,
     switching_rows,
 )
@@ -69,7 +70,13 @@ REPLAY_CHECKS: Final[Mapping[str, Check]] = {
         replace(_case("joint-linucb", ({"horizon": 40},), (orthogonal_rows,)), groups=True), 8
     ),
     "replay of joint-linucb, counts": _replayed(
-        _case("joint-linucb", ({"horizon": 40, "link": "log"},), (excessive_rows,)), 4
+        _case("joint-linucb", ({"horizon": 40, "link": "log"},), (opposite_rows,)), 4
+    ),
+    "replay of stream-glm, late counts": _replayed(
+        _case("stream-glm", ({"horizon": 40, "link": "log"},), (late_counts,)), 4
+    ),
+    "replay of stream-glm, kept counts": _replayed(
+        _case("stream-glm", ({"horizon": 40, "link": "log", "reward_age": 8},), (late_counts,)), 4
     ),
     "replay of shuffle-linucb": _replayed(
         _case("shuffle-linucb", ({"horizon": 60, "batch_size": 20},), (missing_rows,)), 6

@@ -164,6 +164,10 @@ class LocalGLM(PrivatePolicy):
         return 2 * self.setting.dim
 
     @property
+    def secret_memo(self) -> slice:
+        return slice(self.setting.dim, 2 * self.setting.dim)  # the noise of the device
+
+    @property
     def noise_size(self) -> int:
         return self.setting.dim
 

@@ -89,6 +89,7 @@ class JointGLM(ContinualPolicy, RowPolicy):
     name: ClassVar[str] = "joint-glm"
     guarantee = "joint"
     config_type = JointConfig
+    follows_releases = frozenset({"explore.calls", "exploit.calls", "ledger"})  # released matrices ask for calls
     config: JointConfig
     state: JointState
 

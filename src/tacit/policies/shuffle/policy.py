@@ -93,6 +93,7 @@ class ShuffleGLM(BatchPolicy):
 
     name: ClassVar[str] = "shuffle-glm"
     config_type = ShuffleConfig
+    follows_releases = frozenset({"ledger"})  # scores are bounded by the released theta, and charged so
     config: ShuffleConfig
     state: ShuffleState
     coin_count = 1

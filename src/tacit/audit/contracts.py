@@ -1,0 +1,394 @@
+"""What the compiled steps of every policy must keep to, as checks on a policy that can be made anew.
+
+A check raises `Broken`, which says what was broken, and returns how many states or decisions it has looked at.  Checks
+run the machine code that serves: its arrays are views into larger buffers, whose surroundings must neither matter nor
+change.  A check begins with a fresh policy, before any step has been run outside of such buffers.  States are looked at
+before the first release, between releases, and right before and after each of the first few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.audit.rehearsal import LONGEST, release_times
+from tacit.audit.session import Diverged, Session
+from tacit.audit.worlds import allowed, copied
+from tacit.policies.policy import Policy
+from tacit.policies.private_policy import PrivatePolicy
+from tacit.policies.state import flatten, public_part
+from tacit.policies.steps import TICKED
+from tacit.typing import FloatArray
+
+ARMS: Final = 6
+STATES: Final = (0, 1, 30, 150)
+"""Rounds after which states are looked at, whatever was released by then."""
+SURROUNDINGS: Final = (0.0, 0.25, 0.999)
+"""What lies around declared coins and noise."""
+_MARGIN: Final = 8
+_SHORTEST_LIFE: Final = 140
+_EARLY: Final = 23
+"""The user who is replaced, or the number of decisions after a release at which one is."""
+
+
+class Broken(Exception):  # noqa: N818 - reads as a statement at the call site
+    """A policy's steps do not keep to the contract."""
+
+
+def _require(kept: bool, otherwise: str) -> None:
+    if not kept:
+        raise Broken(otherwise)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A policy under contract."""
+
+    make: Callable[[], Policy]
+    """The policy before its first decision, the same one each time: seeded."""
+    releases: tuple[int, ...] = ()
+    """Decisions before each of its first releases (`tacit.audit.rehearsal`)."""
+
+    @classmethod
+    def rehearsed(cls, make: Callable[[], Policy], longest: int = LONGEST) -> Subject:
+        """A policy whose releases are found by playing it; one that is not private has none."""
+        policy = make()
+        return cls(make, release_times(policy, longest) if isinstance(policy, PrivatePolicy) else ())
+
+    def states(self) -> list[int]:
+        """Rounds after which states are looked at: at, after and between releases."""
+        after = {rounds for release in self.releases for rounds in (release, release + 1)}
+        between = {(first + second) // 2 for first, second in pairwise(self.releases)}
+        return sorted({*STATES, *after, *between})
+
+    def users(self) -> int:
+        """Decisions of a life that others' arms follow each of these releases in."""
+        return max(_SHORTEST_LIFE, self.releases[-1] + 2 * _EARLY if self.releases else 0)
+
+    def replaced(self) -> list[int]:
+        """Users who are replaced: an early one and, where the first release is a late one, one who comes after it."""
+        late = bool(self.releases) and self.releases[0] > _EARLY
+        return [_EARLY, self.releases[0] + _EARLY] if late else [_EARLY]
+
+
+# Single steps
+
+
+def choose_keeps_the_state(subject: Subject) -> int:
+    """``choose`` must not change the state: a service may ask it again, or not at all."""
+    for policy in _walked(subject):
+        before = _bytes(flatten(policy.state))
+        for contexts in _arm_sets(policy):
+            _chosen(policy, policy.state, contexts)
+            changed = _differing(before, _bytes(flatten(policy.state)))
+            _require(not changed, f"choose changed the state: {changed}")
+    return len(subject.states())
+
+
+def only_declared_randomness_is_read(subject: Subject) -> int:
+    """``choose`` reads ``coin_count`` coins, ``close`` reads ``noise_size`` numbers of noise, and none beside them."""
+    for policy in _walked(subject):
+        for contexts in _arm_sets(policy):
+            chosen = [_chosen(policy, policy.state, contexts, around=around) for around in SURROUNDINGS]
+            _require(len(set(chosen)) == 1, f"choose read coins beyond its {policy.coin_count}")
+        ticked = []
+        for around in SURROUNDINGS:
+            state = copied(policy.state)
+            flag = _ticked(policy, state, around)
+            ticked.append({"flag": bytes([flag & 0xFF])} | _bytes(flatten(state)))
+        changed = {field for other in ticked[1:] for field in _differing(ticked[0], other)}
+        _require(not changed, f"a tick read noise beyond its {policy.noise_size} numbers, seen in {sorted(changed)}")
+    return len(subject.states())
+
+
+def choose_reads_no_secrets(subject: Subject) -> int:
+    """``choose`` must not read secret fields: an arm tells of other users what was released, and nothing more.
+
+    Numbers of the memo that hold a secret of the deciding user's own are left out (``secret_memo``).
+    """
+    for policy in _walked(subject):
+        own = policy.secret_memo if isinstance(policy, PrivatePolicy) else slice(0, 0)
+        secret = set(flatten(policy.state)) - set(public_part(policy.state))
+        _require(bool(secret), "a private policy that learns has secret fields, annotated ``Secret[...]`` in its state")
+        for contexts in _arm_sets(policy):
+            outcomes = []
+            for number, count in ((None, None), (np.nan, 0), (1e6, 1), (-1e6, 1)):
+                state = copied(policy.state)
+                for path, array in flatten(state).items():
+                    if path in secret and number is not None:
+                        array[...] = number if array.dtype.kind == "f" else count
+                arm, memo = _chosen(policy, state, contexts)
+                outcomes.append((arm, np.delete(np.frombuffer(memo), own).tobytes()))
+            same = len(set(outcomes)) == 1
+            _require(same, f"after {policy.decisions} decisions choose read one of {sorted(secret)}")
+    return len(subject.states())
+
+
+def memos_are_as_large_as_declared(subject: Subject) -> int:
+    """``choose`` writes all ``memo_size`` numbers of a memo, ``learn`` reads them, and neither goes beyond."""
+    for policy in _walked(subject):
+        for contexts in _arm_sets(policy):
+            memos = []
+            for fill in (0.125, -77.5):
+                memo = _padded((1, policy.memo_size), fill, fill)
+                _chosen(policy, policy.state, contexts, memo=memo)
+                around = np.delete(memo.buffer, slice(_MARGIN, _MARGIN + policy.memo_size))
+                _require(bool(np.all(around == fill)), f"choose wrote beyond the memo's {policy.memo_size} numbers")
+                memos.append(memo.view.tobytes())
+            _require(memos[0] == memos[1], f"choose left some of the memo's {policy.memo_size} numbers as they were")
+            learned = [_learned(policy, np.frombuffer(memos[0]), around) for around in SURROUNDINGS]
+            changed = {field for other in learned[1:] for field in _differing(learned[0], other)}
+            text = f"learn read beyond the memo's {policy.memo_size} numbers, seen in {sorted(changed)}"
+            _require(not changed, text)
+    return len(subject.states())
+
+
+def rewards_change_nothing_public(subject: Subject) -> int:
+    """A reward becomes public through a release only: ``learn`` must not change public fields.
+
+    Not for the local model, where the report that a reward brings about is a release.
+    """
+    policy = subject.make()
+    contexts, rewards = _rounds(policy, subject.users(), seed=21)
+    for arms, outcome in zip(contexts, rewards, strict=True):
+        decision = policy.select(arms)
+        before = _public(policy)
+        policy.update(decision, float(outcome[decision.arm]))
+        changed = _differing(before, _public(policy))
+        _require(not changed, f"a reward changed what is public without a release: {changed}")
+    return subject.users()
+
+
+# Neighbouring worlds
+
+
+class Neighbour(NamedTuple):
+    """What becomes of the replaced user's reward: what it is, and after how many decisions it comes (None: never)."""
+
+    reward: float
+    delay: int | None
+
+
+PRESENT: Final = (Neighbour(1.0, 0), Neighbour(0.0, 0))
+NEIGHBOURS: Final = (PRESENT, (Neighbour(1.0, 0), Neighbour(1.0, 7)), (Neighbour(0.0, None), Neighbour(1.0, 0)))
+"""Pairs of worlds: another reward, a late one, one that never comes; arms differ in all of them."""
+_VALUES: Final = frozenset({"stream.mechanism.observed"})
+"""A stream's whole numbers are releases themselves."""
+
+_Both = Callable[[Callable[[int, Policy], Any]], list[Any]]
+"""Does the same in both worlds, and returns what comes of it."""
+
+
+def clocks_tell_nothing(subject: Subject) -> int:
+    """Number and time of releases are the same in neighbouring worlds, whatever rewards are, late or missing.
+
+    The same noise, one row replaced: all public integers, which is where clocks and counters are, and the ledger agree
+    after every call.  Those that follow the *values* of releases, which differ here, are left out
+    (``follows_releases``); `the_same_releases_look_the_same` is about them.
+    """
+    for replaced, pair in _pairs(subject):
+        worlds = subject.make(), subject.make()
+        for when, _ in _lives(subject, worlds, pair, replaced):
+            changed = _differing(_clocks(worlds[0]), _clocks(worlds[1]))
+            _require(not changed, f"{when}: {changed} depend on one user's row ({pair[0]} against {pair[1]})")
+    return len(_pairs(subject))
+
+
+def the_same_releases_look_the_same(subject: Subject) -> int:
+    """With its neighbour's releases a world is the same in all that others see, byte for byte, after every call."""
+    for replaced, pair in _pairs(subject):
+        session = Session([_private(subject.make()) for _ in range(2)])
+        when, worlds = "at the beginning", tuple(session.policies)
+        try:
+            for when, arms in _lives(subject, worlds, pair, replaced, session.both):
+                own = len(set(arms)) > 1
+                _require(not own, f"{when}: the arm of another user depends on one user's row beside releases")
+                changed = _differing(_public(worlds[0]), _public(worlds[1]))
+                text = f"{when}: {changed} depend on one user's row beside releases ({pair[0]}, {pair[1]})"
+                _require(not changed, text)
+        except Diverged as found:
+            raise Broken(f"after what was compared {when}: {found}") from found
+    return len(_pairs(subject))
+
+
+def _pairs(subject: Subject) -> list[tuple[int, tuple[Neighbour, ...]]]:
+    """Who is replaced, and how; in the local model the number of reports is not protected, and none is missing."""
+    neighbours = NEIGHBOURS[:1] if subject.make().guarantee == "local" else NEIGHBOURS
+    return [(replaced, pair) for replaced in subject.replaced() for pair in neighbours]
+
+
+def _lives(
+    subject: Subject,
+    worlds: tuple[Policy, ...],
+    pair: tuple[Neighbour, ...],
+    replaced: int,
+    both: _Both | None = None,
+) -> Iterator[tuple[str, list[int]]]:
+    """Play both worlds, call by call; yields when they are to be compared, and the arms that others have just got."""
+    users, bound = subject.users(), worlds[0].setting.reward_bound
+    contexts, rewards = _rounds(worlds[0], users, seed=31)
+    other = contexts.copy()
+    other[replaced] = 0.3 * contexts[replaced - 1][::-1]
+    # Everybody's rewards may be late or missing where the replaced user's may.
+    always = all(neighbour.delay == 0 for neighbour in pair)
+    late = np.random.default_rng(32).choice([0, 0, 0, 0, 1, 5, users], users)
+    due: tuple[dict[int, list[tuple[int, float]]], ...] = ({}, {})
+
+    def select(world: int, policy: Policy) -> int:
+        decision = policy.select((contexts, other)[world][t])
+        reward, delay = float(rewards[t, decision.arm]), 0 if always else int(late[t])
+        if t == replaced:
+            reward, delay = bound * pair[world].reward, users if pair[world].delay is None else pair[world].delay or 0
+        due[world].setdefault(t + delay, []).append((decision.id, reward))
+        return decision.arm
+
+    def update(world: int, policy: Policy) -> None:
+        for identity, reward in due[world].pop(t, ()):
+            policy.update(identity, reward)
+
+    play = both or (lambda action: [action(world, policy) for world, policy in enumerate(worlds)])
+    for t in range(users):
+        arms = play(select)
+        yield f"after decision {t}", [] if t == replaced else arms
+        play(update)
+        yield f"after the rewards that follow decision {t}", []
+
+
+# Compiled steps on arrays with known surroundings
+
+
+class _Padded(NamedTuple):
+    """An array in the middle of a larger buffer."""
+
+    view: FloatArray
+    buffer: FloatArray
+
+
+def _padded(shape: tuple[int, ...], inside: float | FloatArray, around: float) -> _Padded:
+    """Also an empty array lies in the middle of its buffer, where a stray index finds what is around."""
+    size = int(np.prod(shape))
+    buffer = np.full(size + 2 * _MARGIN, around)
+    view: FloatArray = np.ndarray(shape, dtype=np.float64, buffer=buffer.data, offset=_MARGIN * buffer.itemsize)
+    view[...] = inside
+    return _Padded(view, buffer)
+
+
+def _chosen(
+    policy: Policy, state: Any, contexts: FloatArray, around: float = 0.5, memo: _Padded | None = None
+) -> tuple[int, bytes]:
+    """Arm and memo of one compiled choice, without a tick."""
+    memo = memo or _padded((1, policy.memo_size), 0.0, 0.0)
+    _, arm = _decided(policy, state, TICKED, contexts, around, memo.view)
+    return arm, memo.view.tobytes()
+
+
+def _ticked(policy: Policy, state: Any, around: float) -> int:
+    """The flag of one compiled tick."""
+    memo = _padded((1, policy.memo_size), 0.0, 0.0)
+    return _decided(policy, state, 1, _arm_sets(policy)[0], around, memo.view)[0]
+
+
+def _learned(policy: Policy, memo: FloatArray, around: float) -> dict[str, bytes]:
+    """All of a copied state after one compiled reward."""
+    state = copied(policy.state)
+    policy._steps().learn(state, _padded(memo.shape, memo, around).view, policy.setting.reward_bound)
+    return _bytes(flatten(state))
+
+
+def _decided(
+    policy: Policy, state: Any, counted: int, contexts: FloatArray, around: float, memo: FloatArray
+) -> tuple[int, int]:
+    """Flag and arm of one call of the compiled loop, with the same coins and noise each time."""
+    rng = np.random.default_rng(41)
+    coins = _padded((1, policy.coin_count), rng.random((1, policy.coin_count)), around).view
+    # Whole numbers, as some streams take them, and not small ones.
+    noise = _padded((1, policy.noise_size), np.rint(100.0 * rng.standard_normal(policy.noise_size)), around).view
+    arms, nothing = np.zeros(1, dtype=np.int64), np.zeros((0, 0))
+    _, flag = policy._steps().run(state, counted, contexts, nothing, noise, coins, memo, arms)
+    return int(flag), int(arms[0])
+
+
+# Rounds, and what is compared
+
+
+def _walked(subject: Subject) -> Iterator[Policy]:
+    """One policy at several points of a run, the first before anything happened."""
+    policy, stops = subject.make(), subject.states()
+    contexts, rewards = _rounds(policy, stops[-1], seed=51)
+    for start, stop in pairwise([0, *stops]):
+        for t in range(start, stop):
+            decision = policy.select(contexts[t])
+            policy.update(decision, float(rewards[t, decision.arm]))
+        yield policy
+
+
+def _rounds(policy: Policy, count: int, seed: int) -> tuple[FloatArray, FloatArray]:
+    """Contexts that the policy takes, and every arm's reward."""
+    rng, dim = np.random.default_rng(seed), policy.setting.dim
+    contexts = rng.standard_normal((count, ARMS, dim))
+    contexts /= np.maximum(1.0, np.linalg.norm(contexts, axis=2, keepdims=True))
+    if isinstance(policy, PrivatePolicy):
+        contexts = allowed(policy, contexts)
+    clicks = rng.random((count, 1)) < 1.0 / (1.0 + np.exp(-contexts @ np.linspace(1.5, -1.0, dim)))
+    return contexts, policy.setting.reward_bound * clicks.astype(np.float64)
+
+
+def _arm_sets(policy: Policy) -> list[FloatArray]:
+    """Arms of several users, of different number, as kernels take them."""
+    contexts, _ = _rounds(policy, 6, seed=61)
+    nothing = np.zeros((1, policy.setting.dim))
+    sets = [*contexts[:4], contexts[4, :1], np.concatenate([contexts[5], nothing])]
+    return [policy.as_kernels_take(arms[np.newaxis]) for arms in sets]
+
+
+def _private(policy: Policy) -> PrivatePolicy:
+    if not isinstance(policy, PrivatePolicy):
+        raise Broken(f"{policy.name} learns from raw data: it has nothing that is public")
+    return policy
+
+
+def _public(policy: Policy) -> dict[str, bytes]:
+    """Everything that others may see."""
+    entries = "\n".join(map(str, _private(policy).ledger.entries)).encode()
+    return _bytes(public_part(policy.state)) | {"ledger": entries, "decisions": b"%d" % policy.decisions}
+
+
+def _clocks(policy: Policy) -> dict[str, bytes]:
+    """What of it are whole numbers that do not follow the values of releases, and the ledger."""
+    public, driven = _public(policy), _private(policy).follows_releases | _VALUES
+    kinds = {path: array.dtype.kind for path, array in public_part(policy.state).items()}
+    return {field: public[field] for field in public if kinds.get(field, "i") in "iu" and field not in driven}
+
+
+def _bytes(arrays: dict[str, npt.NDArray[Any]]) -> dict[str, bytes]:
+    return {path: str(array.shape).encode() + array.tobytes() for path, array in arrays.items()}
+
+
+def _differing(first: dict[str, bytes], second: dict[str, bytes]) -> list[str]:
+    return sorted(field for field in first.keys() | second.keys() if first.get(field) != second.get(field))
+
+
+Contract = Callable[[Subject], int]
+CONTRACTS: Final[Mapping[str, Contract]] = MappingProxyType(
+    {
+        "choose keeps the state": choose_keeps_the_state,
+        "declared randomness": only_declared_randomness_is_read,
+        "choose reads no secrets": choose_reads_no_secrets,
+        "memos as declared": memos_are_as_large_as_declared,
+        "rewards change nothing public": rewards_change_nothing_public,
+        "clocks tell nothing": clocks_tell_nothing,
+        "the same releases look the same": the_same_releases_look_the_same,
+    }
+)
+
+
+def contracts_for(policy: Policy) -> dict[str, Contract]:
+    """The contracts that a private policy must keep: in the local model a reward is released as it comes."""
+    left_out = {"rewards change nothing public"} if policy.guarantee == "local" else set()
+    return {title: contract for title, contract in CONTRACTS.items() if title not in left_out}
