@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tacit.audit.service_cases import SERVICE_CASES, random_script
+from tacit.audit.service_cases import SERVICE_CASES, TIGHT, random_script
 from tacit.audit.services import replay_service
 from tacit.service.http.in_process import InProcessService
 
@@ -17,7 +17,7 @@ def test_neighbours_differ_in_releases_alone_and_by_no_more_than_was_charged(nam
     assert outcome.worst <= 1.0
     assert outcome.draws  # something was released
     if case.tight:
-        assert outcome.worst >= 0.95
+        assert outcome.worst >= TIGHT
     if case.still:
         assert outcome.mu == 0.0
 

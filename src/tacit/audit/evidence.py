@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -32,7 +33,9 @@ from tacit.audit.joint_draws import joint_findings
 from tacit.audit.mechanisms import MECHANISMS
 from tacit.audit.mutants import MUTANTS
 from tacit.audit.rehearsal import NOTHING
-from tacit.audit.replay import TOLERANCE
+from tacit.audit.replay import TOLERANCE, Outcome
+from tacit.audit.service_cases import SERVICE_CASES, TIGHT, random_script
+from tacit.audit.services import replay_service
 from tacit.audit.statistics import CLAIM_SLACK, Samples, clopper_pearson_bound, gaussian_bound, noise_scale_bounds
 from tacit.errors import InvalidInput
 from tacit.extensions import Extension, load_again
@@ -45,6 +48,9 @@ FAILURES: Final = (REFUTED, SURVIVED, NOT_EXERCISED)
 FINDINGS: Final = 50
 """A bound at 95% exceeds a true claim once in twenty; a claim is refuted at a level that holds for as many bounds."""
 PAPER: Final = "joint-glm, profile paper"
+SERVICE: Final = "service"
+_PAIRS_AT_ONCE: Final = 20
+"""Random pairs that are played through a service in one task."""
 CONTRACT_SETTING: Final = {"dim": 3, "horizon": 400, "theta_bound": 2.0}
 """Of a policy whose steps are held to their contracts."""
 _FEW_DRAWS: Final = "no noise was drawn that a release was made with"
@@ -59,10 +65,12 @@ class Effort:
     pairs: int
     driven: int = 6
     """Pairs for each of the worlds that drive a policy to its bounds."""
+    service: int = 20
+    """Random pairs that are played through a service."""
 
 
-FULL: Final = Effort(5_000, 1_000, 1_000, 24)
-QUICK: Final = Effort(1_000, 40, 48, 3)
+FULL: Final = Effort(5_000, 1_000, 1_000, 24, 200)
+QUICK: Final = Effort(1_000, 40, 48, 3, 20)
 
 
 @dataclass(frozen=True)
@@ -106,6 +114,8 @@ class Task:
     """Modules that registered what is to be tried; a process that does the task imports them first."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the policy, its horizon among them, in place of those of its settings."""
+    service: str = ""
+    """The service to be audited, as ``module:name`` of what opens one (`tacit.audit.services.OpenService`)."""
 
 
 def names() -> list[str]:
@@ -160,6 +170,14 @@ def paper_tasks(delta: float, seed: int = 0) -> list[Task]:
 def mutant_tasks() -> list[Task]:
     """Every check without a fault, and every fault."""
     return [Task("check", name, 1) for name in CHECKS] + [Task("mutant", mutant.name, 1) for mutant in MUTANTS]
+
+
+def service_tasks(service: str, effort: Effort = FULL, seed: int = 0) -> list[Task]:
+    """Neighbours that are played through a service: all named ones, and random ones."""
+    named = [Task("service", name, 1, seed=seed, service=service) for name in SERVICE_CASES]
+    starts = range(0, effort.service, _PAIRS_AT_ONCE)
+    sizes = [(start, min(_PAIRS_AT_ONCE, effort.service - start)) for start in starts]
+    return named + [Task("service pairs", str(start), size, seed=seed, service=service) for start, size in sizes]
 
 
 def perform(task: Task) -> list[Evidence]:
@@ -317,6 +335,45 @@ def _paper(task: Task) -> list[Evidence]:
     return [Evidence(task.name, None, None, "replay", result.pairs, LEAK if shown else SURVIVED, detail)]
 
 
+def _service(task: Task) -> list[Evidence]:
+    """A named pair of neighbours, played through the service."""
+    case = SERVICE_CASES[task.name]
+    script = case.script()
+    outcome = replay_service(resolve_name(task.service), script)
+    detail = f"shift / charge {outcome.worst:.4f}: {case.about}"
+    verdict = _verdict([outcome])
+    if case.still:
+        verdict = REFUTED if outcome.mu > 0.0 or verdict == REFUTED else HOLDS if outcome.draws else NOT_EXERCISED
+    elif case.tight and verdict == HOLDS and outcome.worst < TIGHT:
+        verdict, detail = NOT_EXERCISED, f"{detail}; the charge is attained there, and {TIGHT:g} of it was to be shown"
+    if outcome.divergences:
+        detail = outcome.divergences[0]
+    epsilon, delta = float(script.body["epsilon"]), float(script.body["delta"])
+    bound = epsilon_from(outcome.mu, delta) if outcome.mu > 0.0 else 0.0
+    return [Evidence(SERVICE, epsilon, bound, f"replay: {task.name}", 1, verdict, f"{detail}; at delta {delta:g}")]
+
+
+def _service_pairs(task: Task) -> list[Evidence]:
+    """Random pairs of neighbours, played through the service."""
+    start = int(task.name)
+    scripts = [random_script(index, task.seed) for index in range(start, start + task.runs)]
+    outcomes = [replay_service(resolve_name(task.service), script) for script in scripts]
+    worst = max(outcome.worst for outcome in outcomes)
+    moved = sum(outcome.mu > 0.0 for outcome in outcomes)
+    detail = f"largest shift / charge {worst:.4f}; {moved} pairs differ in what is released"
+    diverged = [outcome.divergences[0] for outcome in outcomes if outcome.divergences]
+    if diverged:
+        detail = f"{len(diverged)} pairs diverge: {diverged[0]}"
+    return [Evidence(SERVICE, None, None, "replay: random pairs", task.runs, _verdict(outcomes), detail)]
+
+
+def _verdict(outcomes: Sequence[Outcome]) -> str:
+    """Refuted by any pair that is not sound; not exercised where no pair has shown a shift."""
+    if not all(outcome.sound for outcome in outcomes):
+        return REFUTED
+    return HOLDS if any(outcome.mu > 0.0 for outcome in outcomes) else NOT_EXERCISED
+
+
 def _check(task: Task) -> list[Evidence]:
     found = CHECKS[task.name]()
     return [Evidence("no mutant", None, None, task.name, 1, REFUTED if found else HOLDS, "; ".join(found[:1]))]
@@ -337,6 +394,8 @@ _PERFORMERS: Final[dict[str, Callable[[Task], list[Evidence]]]] = {
     "replay": _replay,
     "driven": _driven,
     "paper": _paper,
+    "service": _service,
+    "service pairs": _service_pairs,
     "check": _check,
     "mutant": _mutant,
 }

@@ -16,6 +16,8 @@ from tacit.typing import FloatArray
 WAIT: Final = 10.0
 """Seconds for which rewards are waited for, unless a case says otherwise."""
 HOUR: Final = 3600.0
+TIGHT: Final = 0.95
+"""Share of the charge that is reached where it is attained."""
 _BUDGET: Final = {"epsilon": 1.0, "delta": 1e-6}
 _ARMS: Final = 2
 
@@ -27,7 +29,7 @@ class ServiceCase:
     script: Callable[[], Script]
     about: str
     tight: bool = False
-    """Whether the charge is attained: the measured shift is at least 0.95 of it."""
+    """Whether the charge is attained: the measured shift is at least `TIGHT` of it."""
     still: bool = False
     """Whether the neighbours are to differ in nothing at all that is released."""
 

@@ -30,11 +30,14 @@ if TYPE_CHECKING:
     from tacit.experiments.tables import Table
 
 ALL, MUTANTS = "all", "mutants"
+_SERVICE = "tacit.service.http.in_process:InProcessService"
 _OWN_FLAGS = {name: f"--{name}" for name in ("horizon", "epsilon", "delta", "seed")}
 
 
 def audit(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A private policy, a mechanism, all, or mutants.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A private policy, a mechanism, service, all, or mutants.")
+    ],
     *,
     epsilon: Annotated[str, typer.Option(metavar="E[,E...]", help="Claims to attack.")] = "1,4",
     delta: Delta = 1e-5,
@@ -62,6 +65,7 @@ def audit(
       tacit audit all --quick
       tacit audit joint-linucb --option reward_age=500 --horizon 20000
       tacit audit my-policy --module my_module --option period=1000
+      tacit audit service
       tacit audit mutants
     """
     from tacit.audit import evidence
@@ -71,7 +75,11 @@ def audit(
     check_writable(json_file, plot)
     size = QUICK if quick else FULL
     effort = Effort(
-        runs or size.mechanism, runs or size.policy, pairs or size.pairs, min(pairs or size.driven, size.driven)
+        mechanism=runs or size.mechanism,
+        policy=runs or size.policy,
+        pairs=pairs or size.pairs,
+        driven=min(pairs or size.driven, size.driven),
+        service=pairs or size.service,
     )
     modules = load_modules(module or ())
     options = _options([] if name == MUTANTS else _wanted(name), parse_options(option, _OWN_FLAGS), horizon)
@@ -88,6 +96,8 @@ def audit(
             modules=modules,
             options=options,
         )
+    if name in (ALL, evidence.SERVICE) and _has_service(asked=name != ALL):
+        tasks += evidence.service_tasks(_SERVICE, effort, seed)
     if name == ALL:
         tasks += evidence.paper_tasks(delta, seed) + evidence.mutant_tasks()
     _compile(evidence.names() if name == MUTANTS else _wanted(name), jobs)
@@ -106,7 +116,25 @@ def _wanted(name: str) -> list[str]:
     from tacit.audit import evidence
 
     known = evidence.names()
-    return known if name == ALL else names(name, "NAME", [*known, ALL, MUTANTS])
+    if name == evidence.SERVICE:
+        return []
+    return known if name == ALL else names(name, "NAME", [*known, evidence.SERVICE, ALL, MUTANTS])
+
+
+def _has_service(*, asked: bool) -> bool:
+    """Whether the service is installed; refused where it is what was asked for."""
+    from pkgutil import resolve_name
+
+    from tacit.cli.serve import missing
+
+    try:
+        resolve_name(_SERVICE)
+        return True
+    except ModuleNotFoundError as error:
+        if asked:
+            raise Refused(missing(error)) from error
+        messages().print(f"The service is not audited: {missing(error)}")
+        return False
 
 
 def _options(wanted: list[str], options: dict[str, Any], horizon: int | None) -> dict[str, dict[str, Any]]:
