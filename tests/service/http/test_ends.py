@@ -122,25 +122,35 @@ def test_a_store_that_fails_ends_the_process_without_a_word_of_data() -> None:
 
 
 def test_nothing_that_was_sent_is_in_the_log(tmp_path: Path) -> None:
+    """Numbers with more digits than any time of the log has."""
     running = Running(tmp_path / "data")
     path = running.policy(reward_wait=0.3, event_memory=60)
     planted = "0.12345678"
     with running.client() as client:
         contexts = [[float(planted), 0.0], [0.0, 0.5]]
         decide(client, path, contexts=contexts, event_id="planted-id", user_id="planted-user")
-        decide(client, path, contexts=[[99.25, 0.0]], event_id="planted-id")
+        decide(client, path, contexts=[[99.25345678, 0.0]], event_id="planted-id")
         client.post(f"{path}/decisions", content=b'{"contexts": 0.12345678 planted')
-        reward(client, path, "planted-id", reward=0.625)
-        reward(client, path, "planted-id", reward=0.375)
-        reward(client, path, "planted-unknown", reward=2.625)
+        reward(client, path, "planted-id", reward=0.62545678)
+        reward(client, path, "planted-id", reward=0.37545678)
+        reward(client, path, "planted-unknown", reward=2.62545678)
         client.get(f"{path}/decisions/planted-id?planted=query")
         client.get("/planted/path?planted=query", headers={"Authorization": "Bearer planted-key"})
         client.put("/v1/policies/planted-name", json={"policy": "planted"})
-        client.post(f"{path}/decisions:batch", json={"requests": [{"contexts": [[77.5]]}, {"contexts": TWO}]})
+        client.post(f"{path}/decisions:batch", json={"requests": [{"contexts": [[77.52345678]]}, {"contexts": TWO}]})
     time.sleep(0.5)
     assert running.stop() == 0
     text = running.log.read_text()
-    for word in (planted, "planted", "99.25", "0.625", "0.375", "2.625", "77.5", running.key):
+    for word in (
+        planted,
+        "planted",
+        "99.25345678",
+        "0.62545678",
+        "0.37545678",
+        "2.62545678",
+        "77.52345678",
+        running.key,
+    ):
         assert word not in text
     lines = [json.loads(line) for line in text.splitlines()]
     requests = [line for line in lines if line["event"] == "request"]
