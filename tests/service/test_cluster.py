@@ -67,7 +67,7 @@ def store(database: str) -> Iterator[PostgresStore]:
     """A store with four journals."""
     found = PostgresStore(database)
     for name in "abcd":
-        found.create(name, b"config")
+        found.create(name, b"config", b"first")
     yield found
     found.close()
 
@@ -114,7 +114,7 @@ def test_new_policies_settings_and_locks_are_known_at_once(
         assert one.cluster.reserve("new").result(5.0)
         assert not one.cluster.reserve("new").result(5.0)  # it has it already
         assert not two.cluster.reserve("new").result(5.0)
-        store.create("new", b"config")
+        store.create("new", b"config", b"first")
         store.change_settings({"key.k": b"v", "other": b""})
         one.cluster.tell().result(5.0)
         wait_for(lambda: two.settings == {"key.k": b"v"}, 2.0)

@@ -56,7 +56,7 @@ def name_of(url: str) -> str:
 
 def filled(url: str) -> PostgresStore:
     store = PostgresStore(url)
-    store.create("a", b"config")
+    store.create("a", b"config", b"first")
     store.append(store.claim("a").lease, 0, Group([b"1", b"2", b"3"], {"t": {b"k": Row(b"k", 1, b"v")}}))
     return store
 
@@ -164,7 +164,8 @@ def test_words_never_hold_the_password() -> None:
         ("DELETE FROM log_1_0 WHERE seq = 2", "entry 2 of 'a' is missing"),
         ("DELETE FROM log_1_0 WHERE seq = 3", r"has entries \(1, 2\)"),
         ("UPDATE journals SET config = 'x'", "checksum of the configuration"),
-        ("UPDATE heads SET snapshot_seq = 0", "snapshot of 'a' is missing"),
+        ("DELETE FROM log_1_0 WHERE seq = 0", "snapshot of 'a' is missing"),
+        ("UPDATE heads SET snapshot_seq = 1", "checksum of the snapshot of 'a'"),
     ],
 )
 def test_damage_is_found(run: Callable[..., Any], database: str, damage: str, words: str) -> None:
@@ -221,7 +222,7 @@ def before(store: PostgresStore, word: str, call: Callable[[], object], monkeypa
 def check_untouched(url: str) -> None:
     store = PostgresStore(url)
     recovery = store.claim("a")
-    assert (recovery.snapshot, list(recovery.entries), recovery.journal.note) == (None, [b"1", b"2", b"3"], b"")
+    assert (recovery.snapshot, list(recovery.entries), recovery.journal.note) == (b"first", [b"1", b"2", b"3"], b"")
     assert store.scan(recovery.lease, "t", 0, 10) == [Row(b"k", 1, b"v")]
     assert store.append(recovery.lease, 3, Group([b"4"])) == 4
     store.close()
@@ -302,7 +303,7 @@ def test_interrupted_change_is_of_unknown_outcome(
 def test_sessions_that_are_ended_at_any_time_lose_no_acknowledged_group(run: Callable[..., Any], database: str) -> None:
     """Groups of two entries under load, and sessions ended again and again: each group is there whole or not at all."""
     first = PostgresStore(database)
-    first.create("a", b"")
+    first.create("a", b"", b"first")
     first.close()
     acknowledged: set[bytes] = set()
 
@@ -363,7 +364,7 @@ def test_several_may_make_it_at_once(database: str) -> None:
     with ThreadPoolExecutor(6) as pool:
         stores = list(pool.map(PostgresStore, [database] * 6))
     for number, store in enumerate(stores):
-        store.create(f"{number}", b"")
+        store.create(f"{number}", b"", b"first")
         store.close()
     store = PostgresStore(database)
     assert [journal.name for journal in store.journals()] == list("012345")

@@ -78,7 +78,7 @@ def test_one_process_cannot_open_it_twice(folder: Path) -> None:
     with pytest.raises(StoreInUse, match="this process") as refused:
         SQLiteStore(folder)
     assert isinstance(refused.value, OneLife)
-    store.create("a", b"")
+    store.create("a", b"", b"first")
     store.close()
     store.close()
     with pytest.raises(StoreFailed, match="was closed"):
@@ -109,7 +109,7 @@ def in_fork(work: Callable[[], object]) -> str:
 
 def test_fork_can_neither_use_nor_unlock_nor_finish_it(folder: Path) -> None:
     store = SQLiteStore(folder)
-    store.create("a", b"")
+    store.create("a", b"", b"first")
     lease = store.claim("a").lease
     assert "StoreInUse" in in_fork(store.journals)
     assert "StoreInUse" in in_fork(lambda: store.append(lease, 0, Group([b"x"])))
@@ -129,7 +129,7 @@ import os, sys, pathlib
 from tacit.service.sqlite_store import SQLiteStore
 from tacit.service.store import Group
 store = SQLiteStore(pathlib.Path(sys.argv[1]))
-store.create("a", b"")
+store.create("a", b"", b"first")
 lease = store.claim("a").lease
 store.append(lease, 0, Group([b"1"]))
 child = os.fork()
@@ -168,7 +168,7 @@ time.sleep(3)
 
 def test_only_the_owner_may_read_it(folder: Path) -> None:
     store = SQLiteStore(folder)
-    store.create("a", b"")
+    store.create("a", b"", b"first")
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
     assert modes == {"tacit.db": 0o600, "tacit.db-wal": 0o600, "tacit.lock": 0o600}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -222,7 +222,7 @@ def test_copy_is_refused_and_the_original_goes_on(folder: Path, tmp_path: Path) 
 def test_log_stays_short_where_the_store_is_tended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_store, "LOG_PAGES", 60)
     store = SQLiteStore(folder, synchronous="OFF")
-    store.create("a", b"")
+    store.create("a", b"", b"first")
     lease, seq, sizes, tended = store.claim("a").lease, 0, [], 0
     log = folder / (DATABASE + "-wal")
     for _ in range(400):
