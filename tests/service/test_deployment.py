@@ -168,8 +168,8 @@ def test_a_policy_whose_making_failed_is_made_by_the_next_call(
     created = place > made or (after and place == made)
     assert [journal.name for journal in store.inner.journals()] == (["p"] if created else [])
     store.before = store.after = lambda called: None
-    for process in (lambda: deployment, lambda: Deployment(store.inner)):
-        next_one = process()
+    for same in (True, False):
+        next_one = deployment if same else Deployment(store.inner)
         served, _ = next_one.put("p", asked)
         assert [change.mode for change in served.host.published.modes] == ["off"]
         assert served.host.published.decisions == 0
