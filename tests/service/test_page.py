@@ -328,10 +328,12 @@ def test_whether_something_was_released_is_said_by_the_number_of_releases(
             """async () => {
                 const { featuresCard } = await import("/static/features.js");
                 const feature = (effect) => ({ name: "age", effect, sd: 1.0, largest: 1.0 });
-                return [[0, [0.0]], [0, [0.5]], [1, [0.0]], [166, [0.0, 0.0]], [1, [0.5]]].map(([releases, effects]) => {
+                const cases = [[0, [0.0]], [0, [0.5]], [1, [0.0]], [166, [0.0, 0.0]], [1, [0.5]]];
+                return cases.map(([releases, effects]) => {
                     const card = featuresCard();
                     card.set({ features: effects.map(feature) }, releases, null);
-                    return [card.element.querySelectorAll("tbody tr").length, card.element.querySelector("table").hidden,
+                    const table = card.element.querySelector("table");
+                    return [table.querySelectorAll("tbody tr").length, table.hidden,
                         card.element.textContent.includes("Nothing was released yet")];
                 });
             }"""

@@ -1,0 +1,49 @@
+"""Noise that is the same in every run of a test, though the policies that draw it have no seed.
+
+A served policy takes no seed, and a test that checks what is released would otherwise fail now and then.  While tests
+run, the one function that reads the operating system's entropy (`tacit.privacy.system_entropy.read`) is replaced by a
+tape: bytes of a generator that the test's own name seeds.  What a fixture of a wider scope draws comes from a tape of
+the fixture's name, so that it does not matter which test needs it first.
+
+Not covered: processes that a test starts, which read the operating system's entropy as they would anywhere; and the
+order of draws among threads of one test.  Tests of either say what their chance to fail is, or hold for every noise.
+A test about the entropy itself is marked ``system_entropy`` and reads the real one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from tacit.privacy import system_entropy
+
+MARK = "system_entropy"
+_READ = system_entropy.read
+
+
+class Tape:
+    """Bytes that follow from a name; threads take turns."""
+
+    def __init__(self, name: str) -> None:
+        key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:16], "little")
+        self._generator, self._turn = np.random.Generator(np.random.Philox(key=key)), threading.Lock()
+
+    def read(self, count: int) -> bytes:
+        """The next so many of them."""
+        with self._turn:
+            return self._generator.bytes(count)
+
+
+@contextmanager
+def entropy_of(name: str | None) -> Iterator[None]:
+    """Draw from the tape of this name meanwhile, or from the operating system; then as before."""
+    before = system_entropy.read
+    system_entropy.read = _READ if name is None else Tape(name).read
+    try:
+        yield
+    finally:
+        system_entropy.read = before
