@@ -13,9 +13,13 @@ A test about the entropy itself is marked ``system_entropy`` and reads the real 
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,3 +51,31 @@ def entropy_of(name: str | None) -> Iterator[None]:
         yield
     finally:
         system_entropy.read = before
+
+
+class Effort(NamedTuple):
+    """What a piece of work costs, in measures that are the same on every machine, however busy it is."""
+
+    calls: int
+    """Functions that it calls, in Python and in C."""
+    peak: int
+    """Bytes that it holds at a time, at most."""
+
+
+def effort_of(work: Callable[[], object]) -> Effort:
+    """Do it, and count; what it needs to be done once, such as imports and caches, should be there."""
+    calls = 0
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    tracemalloc.start()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    return Effort(calls, peak)

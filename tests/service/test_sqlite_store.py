@@ -7,7 +7,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -147,7 +146,7 @@ os.kill(os.getpid(), 9)
 
 def test_fork_that_outlives_its_parent_does_not_keep_the_lock(folder: Path) -> None:
     code = """
-import os, sys, pathlib, time
+import os, sys, pathlib
 from tacit.service.sqlite_store import SQLiteStore
 store = SQLiteStore(pathlib.Path(sys.argv[1]))
 reader, writer = os.pipe()
@@ -155,12 +154,14 @@ if os.fork():
     os.read(reader, 1)
     os._exit(0)
 os.write(writer, b"x")
-time.sleep(3)
+os.read(0, 1)  # until the test is over
+print("alive", flush=True)
 """
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code, str(folder)], check=True)
-    started = time.monotonic()
-    SQLiteStore(folder).close()
-    assert time.monotonic() - started < 2
+    command = [sys.executable, "-W", "ignore", "-c", code, str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.wait() == 0
+        SQLiteStore(folder).close()
+        assert parent.communicate("x")[0] == "alive\n"
 
 
 # where it is
