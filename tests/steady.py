@@ -8,11 +8,14 @@ the fixture's name, so that it does not matter which test needs it first.
 Not covered: processes that a test starts, which read the operating system's entropy as they would anywhere; and the
 order of draws among threads of one test.  Tests of either say what their chance to fail is, or hold for every noise.
 A test about the entropy itself is marked ``system_entropy`` and reads the real one.
+
+``TACIT_TEST_TAPES=anything`` gives all tests other tapes: so one finds out which of them rest on the noise.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 import threading
 import tracemalloc
@@ -26,6 +29,7 @@ import numpy as np
 from tacit.privacy import system_entropy
 
 MARK = "system_entropy"
+OTHERS = "TACIT_TEST_TAPES"
 _READ = system_entropy.read
 
 
@@ -33,7 +37,8 @@ class Tape:
     """Bytes that follow from a name; threads take turns."""
 
     def __init__(self, name: str) -> None:
-        key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:16], "little")
+        digest = hashlib.sha256(f"{os.environ.get(OTHERS, '')}{name}".encode()).digest()
+        key = int.from_bytes(digest[:16], "little")
         self._generator, self._turn = np.random.Generator(np.random.Philox(key=key)), threading.Lock()
 
     def read(self, count: int) -> bytes:

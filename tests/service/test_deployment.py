@@ -198,6 +198,28 @@ def test_a_policy_that_could_not_be_served_at_first(step: str, tmp_path: Path, m
     deployment.close()
 
 
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("method", ["create", "claim", "scan", "append"])
+def test_a_policy_whose_making_failed_is_made_by_another_process(method: str, after: bool, database: str) -> None:
+    """On PostgreSQL: whoever is asked next finds it in the store, or makes it; both processes go on."""
+    from tacit.service.postgres_store import PostgresStore
+
+    store, asked = FaultyStore(PostgresStore(database)), body("stream-glm") | {"mode": "off"}
+    one, other = Deployment(store, claim_all=False), Deployment(PostgresStore(database), claim_all=False)
+    store.fail(method, RuntimeError("cannot join thread"), after=after)
+    with pytest.raises(RuntimeError):
+        one.put("p", asked)
+    assert one.policies == {}
+    store.before = store.after = lambda called: None
+    served, new = other.put("p", asked)
+    assert new == (method == "create" and not after)
+    assert [change.mode for change in served.host.published.modes] == ["off"]
+    assert other.put("p", asked) == (served, False)
+    assert one.put("q", asked)[1]
+    other.close()
+    one.close()
+
+
 def test_a_policy_that_could_not_be_written_was_never_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What fails before the transaction leaves nothing: another policy may take the name."""
     deployment = Deployment(quick_store(tmp_path))

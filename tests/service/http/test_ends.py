@@ -19,7 +19,7 @@ from tacit.errors import StoreFailed
 from tacit.service.http.logs import Log
 from tacit.service.http.writer import EXIT_CODE, end_process
 from tests.service.http.processes import wait_until
-from tests.service.http.running import END, PATIENCE, STREAM, TWO, Running
+from tests.service.http.running import END, PATIENCE, STREAM, TWO, Running, problem
 from tests.service.http.test_routes import decide, reward
 
 
@@ -167,6 +167,46 @@ def failing(store, lease, seq, group):
 SQLiteStore.append = failing
 serve(Options(data=sys.argv[1], port=0))
 """
+
+
+FAILING_ONCE = """
+import sys
+from tacit.service import deployment
+from tacit.service.http.options import Options
+from tacit.service.http.server import serve
+
+usual, failed = deployment.Host, []
+
+def once(*given):
+    if not failed:
+        failed.append(True)
+        raise RuntimeError("cannot join thread before it is started")
+    return usual(*given)
+
+deployment.Host = once
+serve(Options(data=sys.argv[1], port=0))
+"""
+
+
+def test_a_policy_whose_making_failed_is_made_by_the_next_request(tmp_path: Path) -> None:
+    """The first answer is 500, since nobody foresaw it; the process goes on, and the same request makes the policy."""
+    command = [sys.executable, "-c", FAILING_ONCE, str(tmp_path / "data")]
+    environment = os.environ | {"TACIT_COMPILE": "never"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().removeprefix("listening on ").strip()
+        key = (tmp_path / "data" / "admin.key").read_text().strip()
+        with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {key}"}, timeout=PATIENCE) as client:
+            path, asked = "/v1/policies/p", STREAM | {"mode": "off"}
+            problem(client.put(path, json=asked), 500, "internal")
+            problem(client.get(path), 404, "unknown-policy")
+            assert client.put(path, json=asked).status_code == 200
+            problem(decide(client, path), 409, "switched-off")
+            assert client.put(path, json=STREAM | {"mode": "online"}).status_code == 200
+            assert decide(client, path).status_code == 201
+            assert client.get(path).json()["decisions"] == 1
+        process.terminate()
+        assert process.wait(END) == 0
 
 
 def test_when_the_store_fails_nobody_is_answered_and_the_process_ends(tmp_path: Path) -> None:

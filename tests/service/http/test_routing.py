@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from tacit.errors import JournalExists
+from tacit.errors import InvalidInput, JournalExists
 from tacit.service.cluster import Cluster
 from tacit.service.deployment import Deployment
 from tacit.service.http import others as others_module
@@ -257,6 +257,15 @@ def test_policy_that_another_process_makes_is_asked_for_again() -> None:
         raise JournalExists("made meanwhile")
     assert found.value.code == "no-owner"
     assert world.cluster.said[-1] == "let go p"
+
+
+def test_lock_of_a_policy_that_could_not_be_made_is_let_go() -> None:
+    """Whether or not it is in the store by now: the next request finds out, in whichever process."""
+    world = World(Clusters({}))
+    for error in (RuntimeError("cannot join thread"), InvalidInput("no such policy")):
+        with pytest.raises(type(error)), world.service.neighbours.making("p"):
+            raise error
+        assert world.cluster.said[-2:] == ["reserve p", "let go p"]
 
 
 class Parts(Exchange):
