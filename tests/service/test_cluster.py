@@ -83,7 +83,7 @@ def test_everything_is_owned_once_and_moves_to_who_joins(database: str, store: P
         assert not one.owns & two.owns
         wait_for(lambda: one.cluster.view.whole and one.cluster.view == two.cluster.view)
         assert {member.address for member in one.cluster.view.members} == {"http://one:1", "http://two:1"}
-        two.cluster.resign().result(10.0)
+        two.cluster.resign().result(120.0)
         for name in list(two.owns):
             two.give(name)
         wait_for(lambda: one.owns == set("abcd"))
@@ -110,16 +110,16 @@ def test_new_policies_settings_and_locks_are_known_at_once(
     monkeypatch.setattr(cluster_tables, "LEASE", 20_000.0)
     with players(database, "one", "two") as (one, two):
         wait_for(lambda: one.cluster.view.whole and two.cluster.view.whole)
-        assert one.cluster.reserve("new").result(5.0)
-        assert not one.cluster.reserve("new").result(5.0)  # it has it already
-        assert not two.cluster.reserve("new").result(5.0)
+        assert one.cluster.reserve("new").result(120.0)
+        assert not one.cluster.reserve("new").result(120.0)  # it has it already
+        assert not two.cluster.reserve("new").result(120.0)
         store.create("new", b"config", b"first")
         store.change_settings({"key.k": b"v", "other": b""})
-        one.cluster.tell().result(5.0)
+        one.cluster.tell().result(120.0)
         wait_for(lambda: two.settings == {"key.k": b"v"})
-        assert two.cluster.fresh().result(5.0).owners["new"] == one.cluster.id
+        assert two.cluster.fresh().result(120.0).owners["new"] == one.cluster.id
         assert "new" not in two.owns
-        one.cluster.let_go("new").result(5.0)
+        one.cluster.let_go("new").result(120.0)
         wait_for(lambda: "new" in one.owns | two.owns)
 
 

@@ -350,18 +350,18 @@ def test_policy_leaves_after_the_tick_that_has_found_it(tmp_path: Path, monkeypa
 
     def slow() -> None:
         ticking.set()
-        assert over.wait(20.0)
+        assert over.wait(120.0)
         seen.append("ticked")
 
     monkeypatch.setattr(served.host, "tick", slow)
     tick = threading.Thread(target=deployment.tick)
     release = threading.Thread(target=deployment.release, args=("p", lambda host: seen.append("finished")))
     tick.start()
-    assert ticking.wait(20.0)
+    assert ticking.wait(120.0)
     release.start()
     release.join(0.1)
     over.set()
     for thread in (tick, release):
-        thread.join(20.0)
+        thread.join(120.0)
     assert seen == ["ticked", "finished"]
     deployment.close()

@@ -319,8 +319,9 @@ def test_sessions_that_are_ended_at_any_time_lose_no_acknowledged_group(run: Cal
 
     with ThreadPoolExecutor(1) as pool:
         for round_ in range(15):
-            working = pool.submit(work, round_)
-            time.sleep(0.1 + 0.013 * round_)
+            known, working = len(acknowledged), pool.submit(work, round_)
+            _wait_for(lambda known=known, working=working: len(acknowledged) > known + 1 or working.done())
+            time.sleep(0.013 * round_)
             run(TERMINATE.format(name_of(database)))
             working.result()
     store = PostgresStore(database)
