@@ -145,7 +145,7 @@ def _cuts() -> Iterator[tuple[str, Raw]]:
     for share in (0.1, 0.5, 0.99):
         yield f"gone after {share:.0%}", Raw(_cut(share), gone=True)
         yield f"half closed after {share:.0%}", Raw(_cut(share), half=True)
-    yield "slow head", Raw(_posted(b"{}"), slow=True)
+    yield "slow head", Raw(_posted(b"{}", f"A: {'a' * 300}\r\n"), slow=True)
     yield "slow body", Raw(_posted(b'{"contexts": [[1.0, 0.0]]}' + b" " * 300), slow=True)
     yield "slow chunks", Raw(_chunked(*[b"1\r\n \r\n"] * 300), slow=True)
 

@@ -1,13 +1,46 @@
-"""Shared fixtures."""
+"""Shared fixtures, and what keeps tests from depending on chance and on how fast a machine is."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
+import hypothesis
 import pytest
 
 os.environ.setdefault("TACIT_COMPILE", "now")  # before anything is imported that has kernels
+
+from tests.steady import MARK, entropy_of
+
+hypothesis.settings.register_profile(
+    "steady", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("steady")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the mark of tests that draw from the operating system; they state their chance to fail."""
+    config.addinivalue_line("markers", f"{MARK}: noise comes from the operating system (tests/steady.py)")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """A test, its fixtures included, draws from a tape of its own."""
+    with entropy_of(None if item.get_closest_marker(MARK) else item.nodeid):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    """A fixture that several tests share draws from its own, whichever test needs it first."""
+    if fixturedef.scope == "function":
+        return (yield)
+    with entropy_of(f"{fixturedef.baseid}::{fixturedef.argname}[{getattr(request, 'param_index', 0)}]"):
+        return (yield)
 
 
 @pytest.fixture(autouse=True)

@@ -28,8 +28,9 @@ class LateStore(TappedStore):
 
     def append(self, lease: Lease, seq: int, group: Group) -> int:
         self._finish()
-        self._late = threading.Thread(target=self._later, args=(lease, seq, group))
-        self._late.start()
+        late = threading.Thread(target=self._later, args=(lease, seq, group))
+        late.start()
+        self._late = late  # others wait for it, which they can once it has started
         return seq + len(group.entries)
 
     def _later(self, lease: Lease, seq: int, group: Group) -> None:

@@ -23,6 +23,8 @@ from benchmarks.kills.tapped import Aim
 from benchmarks.kills.world import BODIES
 
 CONNECTIONS: Final = 12
+ENOUGH: Final = 100
+"""Decisions, rewards, releases and polls without which a campaign says little."""
 _REAL_EVERY: Final = 50
 _FIRST_REAL: Final = 10
 """Every so many kills, from this one on, the process was started from nothing."""
@@ -56,12 +58,15 @@ class Campaign:
         shown = {name: Shown(witness) for name, witness in self._witnesses.items()}
         self._pollers: list[Poller] = [kind(self._address, shown, made) for kind in (Reader, Page)]
 
-    def run(self, kills: int, nursery: Nursery) -> Findings:
-        """Kill as often as asked, or until something is wrong; then look at everything."""
+    def run(self, kills: int, most: int, nursery: Nursery) -> Findings:
+        """Kill as often as asked, or until something is wrong; then look at everything.
+
+        On a slow machine little happens between two kills: then it goes on until enough has, or ``most`` are done.
+        """
         for thread in (*self._callers, *self._pollers):
             thread.start()
         killer = Killer(self._folder, self._random.randrange(1 << 30), self.found)
-        while (number := self.found.kills.total()) < kills and not self.found.wrong:
+        while (number := self.found.kills.total()) < (most if self._too_little() else kills) and not self.found.wrong:
             real = number % _REAL_EVERY == _FIRST_REAL and self._mutant is None
             killer.kill_one(self._started if real else partial(self._born, nursery), stops=not real)
             self.found.real_starts += real
@@ -69,6 +74,22 @@ class Campaign:
         self.found.polls = sum(poller.polls for poller in self._pollers)
         compare(self._folder, next(self._lives), self._witnesses)
         return self.found
+
+    def _too_little(self) -> bool:
+        """Whether something has not happened, or not often, that the campaign is about."""
+        own, kills = self._witnesses.values(), self.found.kills
+        often = (
+            sum(len(witness.arms) for witness in own),
+            sum(len(witness.rewards) for witness in own),
+            sum(len(witness.estimates) for witness in own),
+            sum(poller.polls for poller in self._pollers),
+        )
+        rare = (
+            sum(len(witness.abandoned) for witness in own),
+            sum(len(witness.expired) for witness in own),
+            *(kills["start"], kills["load"], kills["commit"] + kills["snapshot"]),
+        )
+        return min(often) <= ENOUGH or min(rare) == 0
 
     def _born(self, nursery: Nursery, aim: Aim | None) -> Life:
         """A process that was forked."""
@@ -103,9 +124,10 @@ def campaign(
     *,
     nursery: Nursery | None = None,
     connections: int = CONNECTIONS,
+    most: int = 0,
 ) -> Findings:
-    """Kill as often as asked, then look at everything."""
+    """Kill as often as asked, and up to ``most`` times if little happens; then look at everything."""
     if nursery is not None:
-        return Campaign(folder, seed, connections, mutant).run(kills, nursery)
+        return Campaign(folder, seed, connections, mutant).run(kills, max(kills, most), nursery)
     with Nursery("http") as own:
-        return Campaign(folder, seed, connections, mutant).run(kills, own)
+        return Campaign(folder, seed, connections, mutant).run(kills, max(kills, most), own)

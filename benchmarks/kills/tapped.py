@@ -97,8 +97,14 @@ class TappedStore(SQLiteStore):
     def claim(self, name: str) -> Recovery:
         found = super().claim(name)
         entries = list(found.entries)
+        if found.journal.snapshot_seq == 0:
+            self.tap.keep_first(name, found.snapshot)
         self.tap.keep(name, found.journal.snapshot_seq, entries)
         return replace(found, entries=iter(entries))
+
+    def create(self, name: str, config: bytes, snapshot: bytes, note: bytes = b"") -> None:
+        with self.tap.at("snapshot"):
+            super().create(name, config, snapshot, note)
 
     def append(self, lease: Lease, seq: int, group: Group) -> int:
         self.tap.keep(lease.journal, seq, group.entries)
@@ -109,7 +115,6 @@ class TappedStore(SQLiteStore):
         return super().append(lease, seq, group)
 
     def compact(self, lease: Lease, seq: int, snapshot: bytes) -> None:
-        self.tap.keep_first(lease.journal, snapshot)
         with self.tap.at("snapshot"):
             super().compact(lease, seq, snapshot)
 

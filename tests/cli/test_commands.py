@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -70,15 +69,29 @@ def pressing_ctrl_c(after: int) -> Any:
     return run_once
 
 
-def test_help_is_fast_and_imports_nothing_heavy() -> None:
+HELPED = """
+import sys
+from tacit.cli import main
+sys.argv = ["tacit", "--help"]
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+print(*sorted(sys.modules), file=sys.stderr)
+"""
+
+
+def test_help_imports_little_and_nothing_heavy() -> None:
+    """What makes it take 0.3 seconds on a quiet machine; `rich` draws the help itself."""
     heavy = ("numpy", "numba", "scipy", "matplotlib", "rich")
     code = f"import sys, tacit.cli.app; print([name for name in {heavy} if name in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
-    started = time.perf_counter()
-    command = [sys.executable, "-c", "from tacit.cli import main; main()", "--help"]
-    subprocess.run(command, check=True, capture_output=True)
-    assert time.perf_counter() - started < 5.0  # 0.3 s on an idle machine
+    done = subprocess.run([sys.executable, "-c", HELPED], check=True, capture_output=True, text=True)
+    assert "simulate" in done.stdout
+    imported = done.stderr.split()
+    assert not {"numpy", "numba", "scipy", "matplotlib", "tacit.policies"} & set(imported)
+    assert len(imported) < 600
 
 
 def test_version_and_choices() -> None:

@@ -35,9 +35,9 @@ def entries_of(store: Store, name: str) -> list[bytes]:
 def check_life_of_a_journal(open_store: OpenStore) -> None:
     store = open_store()
     assert store.journals() == []
-    store.create("clicks", b"config", b"note")
+    store.create("clicks", b"config", b"first", b"note")
     recovery = store.claim("clicks")
-    assert (recovery.journal.config, recovery.journal.note, recovery.snapshot) == (b"config", b"note", None)
+    assert (recovery.journal.config, recovery.journal.note, recovery.snapshot) == (b"config", b"note", b"first")
     assert list(recovery.entries) == []
     assert recovery.journal.epoch == recovery.lease.epoch
     assert store.append(recovery.lease, 0, Group([b"one", b"", b"three"], note=b"later")) == 3
@@ -53,7 +53,7 @@ def check_life_of_a_journal(open_store: OpenStore) -> None:
 def check_names(open_store: OpenStore) -> None:
     store = open_store()
     for name in ODD_NAMES:
-        store.create(name, name.encode())
+        store.create(name, name.encode(), b"first")
     assert sorted(journal.name for journal in store.journals()) == sorted(ODD_NAMES)
     for name in ODD_NAMES:
         recovery = store.claim(name)
@@ -64,7 +64,7 @@ def check_names(open_store: OpenStore) -> None:
         assert list(recovery.entries) == [name.encode()]
         assert store.find(recovery.lease, name, [b"k"]) == {b"k": row(b"k", 1)}
     with pytest.raises(JournalExists):
-        store.create(ODD_NAMES[2], b"")
+        store.create(ODD_NAMES[2], b"", b"other")
     with pytest.raises(UnknownJournal):
         store.claim("nobody")
     store.close()
@@ -73,7 +73,7 @@ def check_names(open_store: OpenStore) -> None:
 def check_fencing(open_store: OpenStore) -> None:
     """An old lease, a wrong number and an invented lease change nothing."""
     store = open_store()
-    store.create("a", b"")
+    store.create("a", b"", b"first")
     old = store.claim("a").lease
     assert store.append(old, 0, Group([b"1"], rows("t", row(b"k", 1)))) == 1
     lease = store.claim("a").lease
@@ -99,13 +99,13 @@ def check_fencing(open_store: OpenStore) -> None:
     assert store.scan(lease, "t", 0, 10) == [row(b"k", 1)]
     assert store.append(lease, 1, Group([b"2"])) == 2
     recovery = store.claim("a")
-    assert (list(recovery.entries), recovery.snapshot, recovery.journal.note) == ([b"1", b"2"], None, b"")
+    assert (list(recovery.entries), recovery.snapshot, recovery.journal.note) == ([b"1", b"2"], b"first", b"")
     store.close()
 
 
 def check_rows(open_store: OpenStore) -> None:
     store = open_store()
-    store.create("a", b"")
+    store.create("a", b"", b"first")
     lease = store.claim("a").lease
     store.append(lease, 0, Group(rows=rows("t", *(row(bytes([k]), k) for k in range(20))) | rows("u", row(b"z", 3))))
     assert [one.position for one in store.scan(lease, "t", 4, 5)] == [5, 6, 7, 8, 9]
@@ -130,7 +130,7 @@ def check_rows(open_store: OpenStore) -> None:
 
 def check_compaction(open_store: OpenStore) -> None:
     store = open_store()
-    store.create("a", b"")
+    store.create("a", b"", b"first")
     lease = store.claim("a").lease
     seq = store.append(lease, 0, Group([b"1", b"2"], rows("t", row(b"k", 1)), note=b"n"))
     for round_ in range(3):
@@ -152,7 +152,7 @@ def check_journals_are_apart(open_store: OpenStore) -> None:
     store = open_store()
     leases = []
     for name in ("a", "b"):
-        store.create(name, b"")
+        store.create(name, b"", b"first")
         leases.append(store.claim(name).lease)
     for n in range(3):
         for lease in leases:
@@ -163,7 +163,7 @@ def check_journals_are_apart(open_store: OpenStore) -> None:
     assert store.find(leases[0], "t", [b"k"]) == {}
     assert store.find(leases[1], "t", [b"k"]) == {b"k": row(b"k", 2, b"b")}
     recovery = store.claim("b")
-    assert (recovery.snapshot, list(recovery.entries), recovery.journal.note) == (None, [b"b"] * 3, b"b")
+    assert (recovery.snapshot, list(recovery.entries), recovery.journal.note) == (b"first", [b"b"] * 3, b"b")
     assert store.append(leases[0], 3, Group([b"a"])) == 4  # a claim of b does not end the lease of a
     store.close()
 
@@ -173,8 +173,8 @@ def check_sizes(open_store: OpenStore) -> None:
     rng = random.Random(1)
     large = rng.randbytes(3_000_000)
     store = open_store()
-    store.create("a", large[:50_000], large[:10_000])
-    store.create("other", b"")
+    store.create("a", large[:50_000], large, large[:10_000])
+    store.create("other", b"", b"first")
     lease, other = store.claim("a").lease, store.claim("other").lease
     entries = [rng.randbytes(rng.choice([0, 1, 120, 5000])) for _ in range(3500)]
     last = 2**63 - 1
@@ -183,6 +183,7 @@ def check_sizes(open_store: OpenStore) -> None:
     store = open_store()
     recovery = store.claim("a")
     assert (recovery.journal.config, recovery.journal.note) == (large[:50_000], large[:10_000])
+    assert recovery.snapshot == large
     assert next(recovery.entries) == large
     store.append(other, 0, Group([b"meanwhile"]))
     assert list(recovery.entries) == entries
@@ -209,7 +210,7 @@ def check_threads(open_store: OpenStore) -> None:
     store = open_store()
 
     def work(name: str) -> list[bytes]:
-        store.create(name, b"")
+        store.create(name, b"", b"first")
         lease = store.claim(name).lease
         for seq in range(20):
             put = rows("t", row(b"%d" % seq, seq))
@@ -235,7 +236,7 @@ class Breaking(dict[bytes, Row]):
 def check_groups_are_whole(open_store: OpenStore) -> None:
     """What cannot be stored in the middle of a group leaves nothing of it behind, and the store can go on."""
     store = open_store()
-    store.create("a", b"")
+    store.create("a", b"", b"first")
     lease = store.claim("a").lease
     with pytest.raises(ZeroDivisionError):
         store.append(lease, 0, Group([b"1"], {"t": Breaking({b"k": row(b"k", 1)})}, note=b"x"))
@@ -243,6 +244,25 @@ def check_groups_are_whole(open_store: OpenStore) -> None:
     assert store.append(lease, 0, Group([b"2"])) == 1
     recovery = store.claim("a")
     assert (list(recovery.entries), recovery.journal.note) == ([b"2"], b"")
+    store.close()
+
+
+def check_making_is_whole(open_store: OpenStore) -> None:
+    """A journal whose first snapshot cannot be stored was never made, and may be made by the next call."""
+    store = open_store()
+    for part in ({"snapshot": 3}, {"snapshot": b"first", "note": 3}):
+        broken: Any = part
+        with pytest.raises(TypeError):
+            store.create("a", b"broken", **broken)
+        assert store.journals() == []
+        with pytest.raises(UnknownJournal):
+            store.claim("a")
+    store.create("a", b"config", b"first", b"note")
+    with pytest.raises(JournalExists):
+        store.create("a", b"other", b"other", b"other")
+    recovery = store.claim("a")
+    assert (recovery.journal.config, recovery.journal.note, recovery.snapshot) == (b"config", b"note", b"first")
+    assert (recovery.journal.seq, recovery.journal.snapshot_seq, list(recovery.entries)) == (0, 0, [])
     store.close()
 
 
@@ -254,7 +274,7 @@ class Model:
     """A journal as plain Python has it."""
 
     note: bytes = b""
-    snapshot: bytes | None = None
+    snapshot: bytes = b"first"
     snapshot_seq: int = 0
     entries: list[bytes] = field(default_factory=list)
     tables: dict[str, dict[bytes, Row]] = field(default_factory=lambda: {"t": {}, "u": {}})
@@ -304,9 +324,9 @@ class StoreMachine(RuleBasedStateMachine):
     def create(self, name: str) -> None:
         if name in self.models:
             with pytest.raises(JournalExists):
-                self.store.create(name, b"other")
+                self.store.create(name, b"other", b"other")
         else:
-            self.store.create(name, name.encode())
+            self.store.create(name, name.encode(), b"first")
             self.models[name] = Model()
 
     @rule(name=NAMES)

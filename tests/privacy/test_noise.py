@@ -129,7 +129,7 @@ def test_secure_and_exact_ignore_seeds() -> None:
 
 def test_secure_uses_sixty_four_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     words = np.array([0, 1, 2**64 - 1, 2**64 - 2, 2**63], dtype=np.uint64)
-    monkeypatch.setattr("tacit.privacy.noise.os.urandom", lambda size: words.tobytes()[:size])
+    monkeypatch.setattr("tacit.privacy.system_entropy.read", lambda size: words.tobytes()[:size])
     noise = SecureNoise().gaussian(1.0, 5)
     assert noise[1] == -noise[0] == pytest.approx(stats.norm.isf(2.0**-65))
     assert np.all(np.isfinite(noise))

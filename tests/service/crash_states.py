@@ -168,7 +168,7 @@ class Work:
 
     def step(self, store: SQLiteStore, number: int, reopen: Callable[[], SQLiteStore]) -> SQLiteStore:
         if number < 2:
-            store.create("ab"[number], b"config")
+            store.create("ab"[number], b"config", b"first")
             self.models["ab"[number]] = Model()
             return store
         name = self.rng.choice("ab")

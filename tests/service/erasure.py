@@ -20,12 +20,13 @@ class _Work:
     def __init__(self, store: Store) -> None:
         self.store, self.rng = store, random.Random(1)
         self.gone: list[bytes] = []
+        self.first = self.rng.randbytes(2_000)
         self.rows: dict[bytes, Row] = {}
         self.seq = 0
         self.lease, self.other = (self._claimed(name) for name in "ab")
 
     def _claimed(self, name: str) -> Lease:
-        self.store.create(name, b"", self.rng.randbytes(16))
+        self.store.create(name, b"", self.first if name == "a" else b"stays", self.rng.randbytes(16))
         return self.store.claim(name).lease
 
     def do(self, number: int) -> None:
@@ -50,10 +51,11 @@ def check_erasure(store: Store, content: Callable[[], bytes], groups: int = 300)
         work.do(number)
     found = content()
     assert any(one in found for one in work.gone[-20:])
+    assert work.first in found
     snapshots = [work.rng.randbytes(size) for size in (30_000, 100, 5000)]
     for snapshot in snapshots:
         store.compact(work.lease, work.seq, snapshot)
     found = content()
-    assert traces(work.gone + snapshots[:2], found) == 0
+    assert traces([*work.gone, work.first, *snapshots[:2]], found) == 0
     assert all(row.value in found for row in work.rows.values())
     assert store.find(work.lease, "t", work.rows) == work.rows

@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, CDPSession, Page
 _READS: Final = {"v1/policies", "v1/privacy", "v1/live", "healthz", "readyz"}
 _OF_A_POLICY: Final = {"", "privacy", "history", "explanation", "decisions"}
 
-PATIENCE: Final = 20_000.0
+PATIENCE: Final = 120_000.0
 """Milliseconds that something may take on a busy machine."""
 ARTICLES: Final[dict[str, Any]] = {
     "format": "tacit.features",

@@ -93,8 +93,8 @@ class FaultyStore(Store):
     def journals(self) -> list[Journal]:
         return list(self._call("journals"))
 
-    def create(self, name: str, config: bytes, note: bytes = b"") -> None:
-        self._call("create", name, config, note)
+    def create(self, name: str, config: bytes, snapshot: bytes, note: bytes = b"") -> None:
+        self._call("create", name, config, snapshot, note)
 
     def claim(self, name: str) -> Recovery:
         found: Recovery = self._call("claim", name)

@@ -13,7 +13,7 @@ def filled(folder: Path, count: int = 50) -> list[bytes]:
     """A store with a journal ``a`` of so many entries, closed; returns these."""
     entries = [b"entry %d " % number + bytes(100) for number in range(count)]
     store = SQLiteStore(folder)
-    store.create("a", b"config")
+    store.create("a", b"config", b"first")
     store.append(store.claim("a").lease, 0, Group(entries, {"t": {b"k": Row(b"k", 1, b"value of the row")}}))
     store.close()
     return entries

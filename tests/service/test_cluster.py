@@ -15,7 +15,7 @@ from tests.service.test_postgres_store import name_of
 
 pytest.importorskip("psycopg", reason="PostgreSQL is not tested without psycopg") if "CI" not in os.environ else None
 
-from tacit.service import cluster, postgres_session  # noqa: E402
+from tacit.service import cluster, cluster_tables, postgres_session  # noqa: E402
 from tacit.service.cluster import Cluster, Read, alone  # noqa: E402
 from tacit.service.postgres_store import PostgresStore  # noqa: E402
 from tacit.service.sharing import View  # noqa: E402
@@ -55,7 +55,7 @@ def players(url: str, *names: str) -> Iterator[list[Player]]:
             player.cluster.leave()
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -67,7 +67,7 @@ def store(database: str) -> Iterator[PostgresStore]:
     """A store with four journals."""
     found = PostgresStore(database)
     for name in "abcd":
-        found.create(name, b"config")
+        found.create(name, b"config", b"first")
     yield found
     found.close()
 
@@ -83,7 +83,7 @@ def test_everything_is_owned_once_and_moves_to_who_joins(database: str, store: P
         assert not one.owns & two.owns
         wait_for(lambda: one.cluster.view.whole and one.cluster.view == two.cluster.view)
         assert {member.address for member in one.cluster.view.members} == {"http://one:1", "http://two:1"}
-        two.cluster.resign().result(10.0)
+        two.cluster.resign().result(120.0)
         for name in list(two.owns):
             two.give(name)
         wait_for(lambda: one.owns == set("abcd"))
@@ -93,11 +93,9 @@ def test_everything_is_owned_once_and_moves_to_who_joins(database: str, store: P
 def test_who_loses_its_session_is_replaced_and_must_end(postgres: Server, database: str, store: PostgresStore) -> None:
     with players(database, "one", "two") as (one, two):
         wait_for(lambda: len(one.owns) == len(two.owns) == 2)
-        start = time.monotonic()
         ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{}'"
         postgres.run(ended.format(one.cluster.application))
         wait_for(lambda: two.owns == set("abcd"))
-        assert time.monotonic() - start < 2.0
         wait_for(lambda: one.error is not None)
         assert isinstance(one.error, StoreFailed)
         wait_for(lambda: len(two.cluster.view.members) == 1)
@@ -108,20 +106,21 @@ def test_who_loses_its_session_is_replaced_and_must_end(postgres: Server, databa
 def test_new_policies_settings_and_locks_are_known_at_once(
     database: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "BEAT", 2.5)  # what is known earlier was told
+    monkeypatch.setattr(cluster, "BEAT", 10_000.0)  # what is known at all was told
+    monkeypatch.setattr(cluster_tables, "LEASE", 20_000.0)
     with players(database, "one", "two") as (one, two):
         wait_for(lambda: one.cluster.view.whole and two.cluster.view.whole)
-        assert one.cluster.reserve("new").result(5.0)
-        assert not one.cluster.reserve("new").result(5.0)  # it has it already
-        assert not two.cluster.reserve("new").result(5.0)
-        store.create("new", b"config")
+        assert one.cluster.reserve("new").result(120.0)
+        assert not one.cluster.reserve("new").result(120.0)  # it has it already
+        assert not two.cluster.reserve("new").result(120.0)
+        store.create("new", b"config", b"first")
         store.change_settings({"key.k": b"v", "other": b""})
-        one.cluster.tell().result(5.0)
-        wait_for(lambda: two.settings == {"key.k": b"v"}, 2.0)
-        assert two.cluster.fresh().result(5.0).owners["new"] == one.cluster.id
+        one.cluster.tell().result(120.0)
+        wait_for(lambda: two.settings == {"key.k": b"v"})
+        assert two.cluster.fresh().result(120.0).owners["new"] == one.cluster.id
         assert "new" not in two.owns
-        one.cluster.let_go("new").result(5.0)
-        wait_for(lambda: "new" in one.owns | two.owns, 2.0)
+        one.cluster.let_go("new").result(120.0)
+        wait_for(lambda: "new" in one.owns | two.owns)
 
 
 def test_one_alone_and_those_who_serve_exclude_each_other(

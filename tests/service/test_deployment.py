@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from tacit.errors import InvalidInput, JournalExists, StoreDamaged, StoreFailed, UnknownJournal
 from tacit.policies.registry import POLICIES
+from tacit.service import deployment as deployment_module
+from tacit.service import journal as journal_module
 from tacit.service.deployment import Deployment
 from tacit.service.host import Answer, Host
 from tacit.service.published import composed
@@ -127,22 +130,111 @@ def test_names_are_plain(name: str, tmp_path: Path) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("method", ["create", "claim", "compact"])
-@pytest.mark.parametrize("after", [False, True])
-def test_a_policy_whose_making_was_interrupted_is_made_by_the_next_call(
-    method: str, after: bool, tmp_path: Path
-) -> None:
-    store = FaultyStore(quick_store(tmp_path))
-    deployment = Deployment(store)
-    store.fail(method, StoreFailed("disk full"), after=after)
-    with pytest.raises(StoreFailed):
+def steps_of_a_put() -> list[tuple[str, int]]:
+    """Every call of the store that making a policy takes: its name, and how many of that name came before it."""
+    with tempfile.TemporaryDirectory() as folder:
+        store, calls = FaultyStore(quick_store(Path(folder))), list[str]()
+        deployment = Deployment(store)
+        store.before = calls.append
         deployment.put("p", body("stream-glm") | {"mode": "off"})
+        store.close()
+    return [(method, calls[:place].count(method)) for place, method in enumerate(calls)]
+
+
+STEPS = steps_of_a_put()
+
+
+def test_a_policy_is_made_in_one_transaction() -> None:
+    assert [method for method, _ in STEPS if method in ("create", "claim", "append", "compact")] == [
+        "create",
+        "claim",
+        "append",  # its mode
+    ]
+
+
+@pytest.mark.parametrize("error", [StoreFailed("disk full"), RuntimeError("cannot join thread")], ids=repr)
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(("method", "calls"), STEPS)
+def test_a_policy_whose_making_failed_is_made_by_the_next_call(
+    method: str, calls: int, after: bool, error: Exception, tmp_path: Path
+) -> None:
+    """In the same process and in a new one: a store that fails ends the process, anything else is answered with 500."""
+    store, asked = FaultyStore(quick_store(tmp_path)), body("stream-glm") | {"mode": "off"}
+    deployment = Deployment(store)
+    store.fail(method, error, after=after, calls=calls)
+    with pytest.raises(type(error)):
+        deployment.put("p", asked)
     assert deployment.policies == {}
-    again = Deployment(store.inner)
-    served, _ = again.put("p", body("stream-glm") | {"mode": "off"})
-    assert served.host.published.mode == "off"
-    assert served.host.published.decisions == 0
+    place, made = STEPS.index((method, calls)), STEPS.index(("create", 0))
+    created = place > made or (after and place == made)
+    assert [journal.name for journal in store.inner.journals()] == (["p"] if created else [])
+    store.before = store.after = lambda called: None
+    for same in (True, False):
+        next_one = deployment if same else Deployment(store.inner)
+        served, _ = next_one.put("p", asked)
+        assert [change.mode for change in served.host.published.modes] == ["off"]
+        assert served.host.published.decisions == 0
+        assert next_one.put("p", asked) == (served, False)
+        with pytest.raises(JournalExists):
+            next_one.put("p", asked | {"epsilon": 1.0})
     store.close()
+
+
+@pytest.mark.parametrize("step", ["PolicyJournal", "Host", "Intake"])
+def test_a_policy_that_could_not_be_served_at_first(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails after the transaction, in memory: the policy is there, and the next call finds it."""
+    deployment = Deployment(quick_store(tmp_path))
+    with monkeypatch.context() as broken:
+        broken.setattr(deployment_module, step, _raises)
+        with pytest.raises(MemoryError):
+            deployment.put("p", body("stream-glm"))
+    assert deployment.policies == {}
+    with pytest.raises(JournalExists, match="another configuration"):
+        deployment.put("p", body("stream-glm", epsilon=1.0))
+    assert set(deployment.policies) == {"p"}  # it is shown what there is
+    served, new = deployment.put("p", body("stream-glm"))
+    assert not new
+    _, ask = served.intake.decision("n", contexts=arms_of(1).tolist(), event_id="1")
+    assert isinstance(served.host.process([ask])[0], Answer)
+    deployment.close()
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("method", ["create", "claim", "scan", "append"])
+def test_a_policy_whose_making_failed_is_made_by_another_process(method: str, after: bool, database: str) -> None:
+    """On PostgreSQL: whoever is asked next finds it in the store, or makes it; both processes go on."""
+    from tacit.service.postgres_store import PostgresStore
+
+    store, asked = FaultyStore(PostgresStore(database)), body("stream-glm") | {"mode": "off"}
+    one, other = Deployment(store, claim_all=False), Deployment(PostgresStore(database), claim_all=False)
+    store.fail(method, RuntimeError("cannot join thread"), after=after)
+    with pytest.raises(RuntimeError):
+        one.put("p", asked)
+    assert one.policies == {}
+    store.before = store.after = lambda called: None
+    served, new = other.put("p", asked)
+    assert new == (method == "create" and not after)
+    assert [change.mode for change in served.host.published.modes] == ["off"]
+    assert other.put("p", asked) == (served, False)
+    assert one.put("q", asked)[1]
+    other.close()
+    one.close()
+
+
+def test_a_policy_that_could_not_be_written_was_never_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails before the transaction leaves nothing: another policy may take the name."""
+    deployment = Deployment(quick_store(tmp_path))
+    with monkeypatch.context() as broken:
+        broken.setattr(journal_module, "pack_snapshot", _raises)
+        with pytest.raises(MemoryError):
+            deployment.put("p", body("stream-glm"))
+    assert deployment.store.journals() == []
+    assert deployment.put("p", body("joint-linucb"))[1]
+    deployment.close()
+
+
+def _raises(*given: object, **named: object) -> NoReturn:
+    raise MemoryError
 
 
 def test_what_was_spent_is_composed(tmp_path: Path) -> None:
@@ -197,7 +289,7 @@ def test_terms_that_cannot_be_read_are_damage(tmp_path: Path) -> None:
     store = quick_store(tmp_path)
     Deployment(store).put("p", body("random"))
     (journal,) = store.journals()
-    store.create("q", journal.config.replace(b'"hold": true', b'"hold": 12345'))
+    store.create("q", journal.config.replace(b'"hold": true', b'"hold": 12345'), store.claim("p").snapshot)
     with pytest.raises(StoreDamaged, match="the terms of 'q' cannot be read"):
         Deployment(store)
     store.close()
@@ -259,18 +351,18 @@ def test_policy_leaves_after_the_tick_that_has_found_it(tmp_path: Path, monkeypa
 
     def slow() -> None:
         ticking.set()
-        assert over.wait(20.0)
+        assert over.wait(120.0)
         seen.append("ticked")
 
     monkeypatch.setattr(served.host, "tick", slow)
     tick = threading.Thread(target=deployment.tick)
     release = threading.Thread(target=deployment.release, args=("p", lambda host: seen.append("finished")))
     tick.start()
-    assert ticking.wait(20.0)
+    assert ticking.wait(120.0)
     release.start()
     release.join(0.1)
     over.set()
     for thread in (tick, release):
-        thread.join(20.0)
+        thread.join(120.0)
     assert seen == ["ticked", "finished"]
     deployment.close()

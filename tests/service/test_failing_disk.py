@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -68,7 +69,8 @@ def work_until_it_fails(recording: Recording, disk: Disk) -> tuple[int, str]:
 
 def check_silent(store: SQLiteStore) -> None:
     """After a failure nothing is answered any more, not even questions."""
-    for call in (store.journals, lambda: store.settings(""), lambda: store.claim("a"), lambda: store.create("c", b"")):
+    creates = partial(store.create, "c", b"", b"first")
+    for call in (store.journals, lambda: store.settings(""), lambda: store.claim("a"), creates):
         with pytest.raises(StoreFailed):
             call()
 
@@ -112,7 +114,7 @@ def test_every_failure_is_told_and_loses_nothing(folder: Path, fault: str, lasti
 def test_failed_disk_that_stays_so_is_refused_with_words(folder: Path) -> None:
     recording, disk = begin(folder / "store")
     store = reopen(recording, disk)
-    store.create("a", b"")
+    store.create("a", b"", b"first")
     disk.fault = Faults("sync", 1, apsw.IOError, apsw.SQLITE_IOERR_FSYNC, lasting=True)
     with pytest.raises(StoreFailed, match="end this process"):
         store.claim("a")
@@ -173,7 +175,7 @@ class Loses(Database):
 
 folder = pathlib.Path(sys.argv[1])
 store = SQLiteStore(folder, connect=Loses)
-store.create("a", b"")
+store.create("a", b"", b"first")
 lease = store.claim("a").lease
 store.append(lease, 0, Group([b"1"]))
 Loses.lost = True
@@ -205,7 +207,7 @@ from tacit.service.sqlite_store import SQLiteStore
 from tacit.service.store import Group
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 store = SQLiteStore(pathlib.Path(sys.argv[1]))
-store.create("a", b"")
+store.create("a", b"", b"first")
 lease = store.claim("a").lease
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
 seq = 0

@@ -22,7 +22,7 @@ def test_the_tour_with_curl(tmp_path: Path) -> None:
         assert script != tour
         done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=tmp_path, capture_output=True, text=True)
         service.send_signal(signal.SIGTERM)
-        assert service.wait(30) == 0
+        assert service.wait(120) == 0
     assert done.returncode == 0, done.stdout + done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines() if line]
     made, first, again, rewarded, batch, _, privacy, policy = answers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +11,10 @@ import pytest
 from tacit.errors import InvalidInput, JournalExists, JournalLost, StoreDamaged, StoreFailed, TacitError
 from tacit.policies.policy import Policy
 from tacit.policies.registry import make_policy
+from tacit.policies.snapshots import Snapshot
 from tacit.service import journal as journal_module
-from tacit.service.journal import PolicyJournal, described
-from tacit.service.packing import unpack_entry
+from tacit.service.journal import PolicyJournal, create_journal, described
+from tacit.service.packing import pack_snapshot, unpack_entry, unpack_snapshot
 from tests.contracts.policies import DIM
 from tests.service.parts import FaultyStore, arguments, quick_store, same_state
 
@@ -91,17 +91,14 @@ def test_a_snapshot_holds_what_is_committed(store: FaultyStore) -> None:
 
 
 def test_ids_of_decisions_are_known_before_the_first(store: FaultyStore) -> None:
-    """They begin at random: a crash before the first snapshot could otherwise not be replayed."""
-    journal = begun(store)
-    assert store.claim("a").snapshot is not None
-    store.inner.create("b", (store.journals()[0].config))
-    first = PolicyJournal(store, store.claim("b"))  # as after a crash between the two
+    """They begin at random: without them in the store a crash before the second snapshot could not be replayed."""
+    create_journal(store, "a", make_policy("joint-linucb", **arguments("joint-linucb")))
+    first = PolicyJournal(store, store.claim("a"))  # as after a crash between the two
     with first.working() as policy:
         decision = policy.select(np.eye(DIM))
         first.commit()
-    with PolicyJournal(store, store.claim("b")).working() as policy:
+    with PolicyJournal(store, store.claim("a")).working() as policy:
         policy.update(decision, 1.0)
-    assert journal.policy.decisions == 0
 
 
 def test_another_owner_ends_it(store: FaultyStore) -> None:
@@ -154,8 +151,9 @@ def test_names_and_configurations(store: FaultyStore) -> None:
 
 def test_a_policy_that_nobody_knows_is_told(store: FaultyStore) -> None:
     begun(store)
-    config = json.loads(store.journals()[0].config) | {"policy": "nobody's"}
-    store.create("b", json.dumps(config).encode())
+    snapshot = unpack_snapshot(store.claim("a").snapshot)
+    unknown = Snapshot(snapshot.header | {"policy": "nobody's"}, snapshot.arrays)
+    store.create("b", b"{}", pack_snapshot(unknown))
     with pytest.raises(StoreDamaged, match="nobody's"):
         PolicyJournal(store, store.claim("b"))
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.kills.hosted import campaign
+from benchmarks.kills.served import ENOUGH
 
 
 def test_hosts_that_are_killed_again_and_again(tmp_path: Path) -> None:
-    found = campaign(tmp_path, kills=8, seed=2)
+    found = campaign(tmp_path, kills=8, seed=2, most=200)
     assert found.wrong == []
-    assert found.kills.total() == 8
-    assert min(found.decisions, found.rewards, found.releases, found.entries) > 100
+    assert found.kills.total() >= 8
+    assert min(found.decisions, found.rewards, found.releases, found.entries) > ENOUGH

@@ -345,6 +345,28 @@ def test_streams_arrive_in_pieces_of_any_size(browser: Browser, service: Running
         assert heard == [1, 2, 3, 1, 2, 3]
 
 
+def test_whether_something_was_released_is_said_by_the_number_of_releases(
+    browser: Browser, service: RunningService
+) -> None:
+    """Noise may make every effect 0; and before the first release nothing is known, whatever the effects are."""
+    with visiting(browser, service) as visit:
+        heard = visit.open().evaluate(
+            """async () => {
+                const { featuresCard } = await import("/static/features.js");
+                const feature = (effect) => ({ name: "age", effect, sd: 1.0, largest: 1.0 });
+                const cases = [[0, [0.0]], [0, [0.5]], [1, [0.0]], [166, [0.0, 0.0]], [1, [0.5]]];
+                return cases.map(([releases, effects]) => {
+                    const card = featuresCard();
+                    card.set({ features: effects.map(feature) }, releases, null);
+                    const table = card.element.querySelector("table");
+                    return [table.querySelectorAll("tbody tr").length, table.hidden,
+                        card.element.textContent.includes("Nothing was released yet")];
+                });
+            }"""
+        )
+        assert heard == [[0, True, True]] * 2 + [[1, False, False], [2, False, False], [1, False, False]]
+
+
 def test_numbers_as_people_read_them(browser: Browser, service: RunningService) -> None:
     with visiting(browser, service) as visit:
         texts = visit.open().evaluate(

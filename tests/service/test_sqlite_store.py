@@ -7,7 +7,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -78,7 +77,7 @@ def test_one_process_cannot_open_it_twice(folder: Path) -> None:
     with pytest.raises(StoreInUse, match="this process") as refused:
         SQLiteStore(folder)
     assert isinstance(refused.value, OneLife)
-    store.create("a", b"")
+    store.create("a", b"", b"first")
     store.close()
     store.close()
     with pytest.raises(StoreFailed, match="was closed"):
@@ -109,7 +108,7 @@ def in_fork(work: Callable[[], object]) -> str:
 
 def test_fork_can_neither_use_nor_unlock_nor_finish_it(folder: Path) -> None:
     store = SQLiteStore(folder)
-    store.create("a", b"")
+    store.create("a", b"", b"first")
     lease = store.claim("a").lease
     assert "StoreInUse" in in_fork(store.journals)
     assert "StoreInUse" in in_fork(lambda: store.append(lease, 0, Group([b"x"])))
@@ -129,7 +128,7 @@ import os, sys, pathlib
 from tacit.service.sqlite_store import SQLiteStore
 from tacit.service.store import Group
 store = SQLiteStore(pathlib.Path(sys.argv[1]))
-store.create("a", b"")
+store.create("a", b"", b"first")
 lease = store.claim("a").lease
 store.append(lease, 0, Group([b"1"]))
 child = os.fork()
@@ -147,7 +146,7 @@ os.kill(os.getpid(), 9)
 
 def test_fork_that_outlives_its_parent_does_not_keep_the_lock(folder: Path) -> None:
     code = """
-import os, sys, pathlib, time
+import os, sys, pathlib
 from tacit.service.sqlite_store import SQLiteStore
 store = SQLiteStore(pathlib.Path(sys.argv[1]))
 reader, writer = os.pipe()
@@ -155,12 +154,14 @@ if os.fork():
     os.read(reader, 1)
     os._exit(0)
 os.write(writer, b"x")
-time.sleep(3)
+os.read(0, 1)  # until the test is over
+print("alive", flush=True)
 """
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code, str(folder)], check=True)
-    started = time.monotonic()
-    SQLiteStore(folder).close()
-    assert time.monotonic() - started < 2
+    command = [sys.executable, "-W", "ignore", "-c", code, str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.wait() == 0
+        SQLiteStore(folder).close()
+        assert parent.communicate("x")[0] == "alive\n"
 
 
 # where it is
@@ -168,7 +169,7 @@ time.sleep(3)
 
 def test_only_the_owner_may_read_it(folder: Path) -> None:
     store = SQLiteStore(folder)
-    store.create("a", b"")
+    store.create("a", b"", b"first")
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
     assert modes == {"tacit.db": 0o600, "tacit.db-wal": 0o600, "tacit.lock": 0o600}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -222,7 +223,7 @@ def test_copy_is_refused_and_the_original_goes_on(folder: Path, tmp_path: Path) 
 def test_log_stays_short_where_the_store_is_tended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_store, "LOG_PAGES", 60)
     store = SQLiteStore(folder, synchronous="OFF")
-    store.create("a", b"")
+    store.create("a", b"", b"first")
     lease, seq, sizes, tended = store.claim("a").lease, 0, [], 0
     log = folder / (DATABASE + "-wal")
     for _ in range(400):

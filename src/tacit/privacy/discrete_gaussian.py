@@ -19,7 +19,6 @@ How many words a sample takes depends on its value: time is not covered by the g
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import cache, partial
 from typing import NamedTuple
@@ -31,6 +30,7 @@ from tacit._compile import entry, kernel
 from tacit._compile.kinds import INTEGER, array_kind, kind_of
 from tacit._validate import integer_at_least
 from tacit.errors import InvalidInput
+from tacit.privacy import system_entropy
 from tacit.privacy.exponentials import UniformNumber, cumulative_bounds, exp_bounds, stratum_bounds
 from tacit.typing import IntArray
 
@@ -78,15 +78,16 @@ def _tables() -> Tables:
     return Tables(strata, np.array(thresholds, dtype=np.int64), np.array(sure, dtype=np.int64))
 
 
-def discrete_gaussian(parameter: int, size: int, entropy: Entropy = os.urandom) -> IntArray:
-    """Independent samples; ``parameter`` is s, a whole number."""
+def discrete_gaussian(parameter: int, size: int, entropy: Entropy | None = None) -> IntArray:
+    """Independent samples; ``parameter`` is s, a whole number.  By default the bits are the operating system's."""
     s = integer_at_least("parameter", parameter, 1)
     if s > MAX_PARAMETER:
         raise InvalidInput(f"parameter must be at most 2^46, got {parameter!r}")
+    read = entropy or system_entropy.read
     tables, out, done, left = _tables(), np.empty(size, dtype=np.int64), 0, b""
     while done < size:
         # A trial that was cut begins again with the words that it had: to give it others would favour short ones.
-        left += entropy(2 * _wanted(s, size - done))
+        left += read(2 * _wanted(s, size - done))
         words = np.frombuffer(left, dtype=np.uint16)
         done, position, status = _filler()(s, tables, words, out, done, 0)
         while status == UNDECIDED:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ from scipy.special import ndtri
 
 from tacit._validate import nonnegative, nonnegative_or_inf, positive
 from tacit.errors import InvalidInput
+from tacit.privacy import system_entropy
 from tacit.privacy.discrete_gaussian import MAX_PARAMETER, discrete_gaussian
 from tacit.privacy.noise_source import ForwardingNoise, NoiseSource, Shape
 from tacit.typing import FloatArray
@@ -86,7 +86,7 @@ class SecureNoise(NoiseSource):
     def gaussian(self, scale: float, shape: Shape) -> FloatArray:
         scale = _standard_deviation(scale)
         empty: FloatArray = np.empty(shape, dtype=np.float64)
-        words = np.frombuffer(os.urandom(8 * empty.size), dtype=np.uint64)
+        words = np.frombuffer(system_entropy.read(8 * empty.size), dtype=np.uint64)
         # (u + 1/2) / 2^64 with u < 2^63 lies in (0, 1/2], where float64 keeps the tail's relative precision
         magnitude = -ndtri(np.ldexp((words >> np.uint64(1)).astype(np.float64) + 0.5, -64))
         noise = np.where(words & np.uint64(1), magnitude, -magnitude)
@@ -183,7 +183,7 @@ class NoNoise(NoiseSource):
 def make_noise(name: str, seed: int | np.random.Generator | None = None) -> NoiseSource:
     """The source called ``name``; only ``fast`` uses ``seed``, the others cannot be seeded."""
     if name == "fast":
-        return FastNoise(np.random.default_rng(seed))
+        return FastNoise(system_entropy.generator() if seed is None else np.random.default_rng(seed))
     if name == "secure":
         return SecureNoise()
     if name == "exact":
@@ -234,7 +234,7 @@ def _rounded(source: NoiseSource, parameter: float, shape: Shape) -> FloatArray:
 
 
 def _fresh_generator() -> np.random.Generator:
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(os.urandom(16), "little")))
+    return np.random.Generator(np.random.Philox(key=system_entropy.key()))
 
 
 def _plain(value: Any) -> Any:

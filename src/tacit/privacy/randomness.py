@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, Protocol
 import numpy as np
 
 from tacit.errors import InvalidInput, TapeMismatch
+from tacit.privacy import system_entropy
 from tacit.privacy.noise import (
     ExactNoise,
     FastNoise,
@@ -63,7 +64,8 @@ class Randomness:
 
         ``noise`` of None is ``exact`` without a seed, and ``fast``, which can be repeated, with one.
         """
-        tick_seed, coin_seed, event_seed = np.random.SeedSequence(seed).spawn(3)
+        root = np.random.SeedSequence(system_entropy.key() if seed is None else seed)
+        tick_seed, coin_seed, event_seed = root.spawn(3)
         name = (noise or ("exact" if seed is None else "fast")) if private else "none"
         return cls(
             ticks=make_noise(name, np.random.default_rng(tick_seed)),
@@ -77,7 +79,7 @@ class Randomness:
 
         For a policy that goes on from an old state: these may have made draws since, for other rows.
         """
-        return replace(self, ticks=_fresh(self.ticks), events=_fresh(self.events), coins=np.random.default_rng())
+        return replace(self, ticks=_fresh(self.ticks), events=_fresh(self.events), coins=system_entropy.generator())
 
     def to_json(self) -> dict[str, Any]:
         """What `from_json` needs; generators are saved for seeded runs only."""
@@ -95,7 +97,7 @@ class Randomness:
         return cls(
             ticks=noise_from_state(data["ticks"]),
             events=noise_from_state(data["events"]),
-            coins=np.random.default_rng() if coins is None else coins.rng,
+            coins=system_entropy.generator() if coins is None else coins.rng,
             seeded=coins is not None,
         )
 

@@ -16,9 +16,9 @@ from tacit.policies.registry import policy_class
 from tacit.service.events import HASH_KEY, HASH_KEY_SIZE, Hashes
 from tacit.service.host import Host, SetMode
 from tacit.service.intake import Intake
-from tacit.service.journal import PolicyJournal, described, refuse_unfinished
+from tacit.service.journal import PolicyJournal, create_journal, described, refuse_unfinished
 from tacit.service.store import Journal, Store
-from tacit.service.terms import TERMS, Mode, Terms, checked_mode
+from tacit.service.terms import TERMS, Terms, checked_mode
 from tacit.service.warming import rehearse
 
 MOST_ARMS: Final = 1_000
@@ -99,6 +99,9 @@ class Deployment:
 
         ``body`` has the policy's name as ``policy``, the arguments of `make_policy`, those of `Terms` and ``mode``.
         Anything else than the mode of a policy never changes: ``JournalExists``.
+
+        A call that fails may be repeated.  Making a policy is one transaction of the store: before it there is nothing,
+        and after it the next call finds the policy there, though it is not served, and serves it.
         """
         arguments = dict(body)
         mode = checked_mode(arguments.pop("mode", "online"))
@@ -106,23 +109,30 @@ class Deployment:
         if not isinstance(policy, str):
             raise InvalidInput('policy is missing: say which one, as in "policy": "stream-glm"')
         with self._changing:
-            found = self.policies.get(name)
-            if found is None:
-                return self._begin(name, policy, arguments, terms, mode), True
-            self._compare(found, policy, arguments, terms)
-            if "mode" in body:
-                found.host.process([SetMode(mode)])
-            return found, False
+            served, new = self._found_or_made(name, policy, arguments, terms)
+            same = new or self._is(served, policy, arguments, terms)
+            if same and "mode" in body:
+                served.host.process([SetMode(mode)])  # before it is listed: nobody finds it in another mode first
+            self._list(served)
+            if not same:
+                raise JournalExists(f"policy {name!r} exists with another configuration, which never changes")
+            return served, new
 
-    def _begin(self, name: str, policy: str, arguments: dict[str, Any], terms: Terms, mode: Mode) -> Served:
-        made = self._made(policy, arguments, terms)
-        journal = PolicyJournal.adopt(self.store, name, made, extra={TERMS: terms.to_json()})
-        (kept,) = (each for each in self.store.journals() if each.name == name)
-        served = self._serve(kept, journal, self._clock())
-        if mode != "online":
-            served.host.process([SetMode(mode)])
-        self._list(served)
-        return served
+    def _found_or_made(self, name: str, policy: str, arguments: dict[str, Any], terms: Terms) -> tuple[Served, bool]:
+        """The policy of this name, which may be another one than was asked for; also says whether it is new.
+
+        One that is in the store and not served is left over from a call that failed after its transaction, or from an
+        owner that is gone.
+        """
+        found = self.policies.get(name)
+        if found is not None:
+            return found, False
+        new = name not in {journal.name for journal in self.store.journals()}
+        if new:
+            create_journal(self.store, name, self._made(policy, arguments, terms), {TERMS: terms.to_json()})
+        started = self._clock()
+        recovery = self.store.claim(name)
+        return self._serve(recovery.journal, PolicyJournal(self.store, recovery), started), new
 
     def _made(self, policy: str, arguments: dict[str, Any], terms: Terms) -> Policy:
         if arguments.get("reward_age") is not None:
@@ -157,10 +167,10 @@ class Deployment:
                 raise
             raise InvalidInput(f"no policy can be made of these arguments ({type(error).__name__})") from error
 
-    def _compare(self, found: Served, policy: str, arguments: dict[str, Any], terms: Terms) -> None:
+    def _is(self, found: Served, policy: str, arguments: dict[str, Any], terms: Terms) -> bool:
+        """Whether a policy is the one that was asked for."""
         asked = policy_class(policy).configured({"reward_window": _WINDOW} | arguments).to_json()
-        if (found.policy, found.config, found.terms) != (policy, asked, terms):
-            raise JournalExists(f"policy {found.name!r} exists with another configuration, which never changes")
+        return (found.policy, found.config, found.terms) == (policy, asked, terms)
 
     def _serve(self, kept: Journal, journal: PolicyJournal, started: float) -> Served:
         policy, config = described(kept.config)

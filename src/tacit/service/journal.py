@@ -20,7 +20,7 @@ from tacit.errors import CorruptState, InvalidInput, StoreDamaged, StoreFailed, 
 from tacit.policies.log import Entry, Released
 from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
-from tacit.policies.registry import make_policy, policy_class, restore
+from tacit.policies.registry import make_policy, restore
 from tacit.service.packing import pack_entry, pack_snapshot, unpack_entry, unpack_snapshot
 from tacit.service.store import Group, Recovery, Store
 
@@ -38,15 +38,8 @@ _WORTH_COMPILING: Final = 2_000
 class PolicyJournal:
     """The owner of a policy whose log is in a store."""
 
-    def __init__(
-        self,
-        store: Store,
-        recovery: Recovery,
-        *,
-        snapshot_every: int = SNAPSHOT_EVERY,
-        begun: Policy | None = None,
-    ) -> None:
-        """Go on from what was recovered; ``begun`` is the policy itself where nothing has happened to it yet."""
+    def __init__(self, store: Store, recovery: Recovery, *, snapshot_every: int = SNAPSHOT_EVERY) -> None:
+        """Go on from what was recovered."""
         self.name = recovery.journal.name
         self.lease, self.seq, self.snapshot_seq = recovery.lease, recovery.journal.seq, recovery.journal.snapshot_seq
         self.note = recovery.journal.note
@@ -59,10 +52,8 @@ class PolicyJournal:
         """How often anything was released by it."""
         self._store, self._every = store, snapshot_every
         self._dead: str | None = None
-        self.policy = begun or _recovered(recovery)
+        self.policy = _recovered(recovery)
         self.policy.keep_log(self._log)
-        if recovery.snapshot is None:
-            self.compact()  # ids of decisions begin at random: from here on they are known
 
     @classmethod
     def begin(
@@ -81,15 +72,12 @@ class PolicyJournal:
         snapshot_every: int = SNAPSHOT_EVERY,
         extra: Mapping[str, Any] | None = None,
     ) -> PolicyJournal:
-        """Make a journal for a policy that nobody else holds; it belongs to the journal from here on.
+        """Make a journal for a policy, as `create_journal` does, and claim it.
 
-        ``extra`` is kept with the policy's configuration.
+        The journal goes on with the state that was stored, in a policy of its own.
         """
-        if not _NAMES.fullmatch(name):
-            raise InvalidInput(f"name must be 1 to 64 letters, digits, dots, dashes or underscores, not {name!r}")
-        _refuse_what_nobody_may_serve(policy)
-        store.create(name, _config(policy, extra or {}))
-        return cls(store, store.claim(name), snapshot_every=snapshot_every, begun=policy)
+        create_journal(store, name, policy, extra)
+        return cls(store, store.claim(name), snapshot_every=snapshot_every)
 
     def _log(self, entry: Entry) -> None:
         self.check()  # whoever holds the policy of a journal that has ended cannot go on with it
@@ -180,6 +168,18 @@ class PolicyJournal:
         self._dead, self.group = self._dead or why, Group()
 
 
+def create_journal(store: Store, name: str, policy: Policy, extra: Mapping[str, Any] | None = None) -> None:
+    """Write a policy to a store as a new journal, which anybody may claim: all of it in one transaction, or nothing.
+
+    The state is written with the configuration, since the ids of decisions begin at random: a policy that is made of
+    the configuration once more would not know them.  ``extra`` is kept with the configuration.
+    """
+    if not _NAMES.fullmatch(name):
+        raise InvalidInput(f"name must be 1 to 64 letters, digits, dots, dashes or underscores, not {name!r}")
+    _refuse_what_nobody_may_serve(policy)
+    store.create(name, _config(policy, extra or {}), pack_snapshot(policy.snapshot()))
+
+
 def _config(policy: Policy, extra: Mapping[str, Any]) -> bytes:
     whole = {"policy": policy.name, "config": policy.config.to_json(), "version": __version__, **extra}
     return json.dumps(whole, sort_keys=True).encode()
@@ -225,13 +225,8 @@ def _refuse_what_nobody_may_serve(policy: Policy) -> None:
 
 def _recovered(recovery: Recovery) -> Policy:
     """The policy as it was after the last entry."""
-    name, config = described(recovery.journal.config)
     try:
-        if recovery.snapshot is None:
-            kind = policy_class(name)
-            policy = kind(kind.config_type.from_json(config))
-        else:
-            policy = restore(unpack_snapshot(recovery.snapshot))
+        policy = restore(unpack_snapshot(recovery.snapshot))
         if recovery.journal.seq - recovery.journal.snapshot_seq > _WORTH_COMPILING:
             compile_now()
         for entry in recovery.entries:

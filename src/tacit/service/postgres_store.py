@@ -66,7 +66,7 @@ class PostgresStore(Store):
         with self._reading():
             return [journal_from(*row) for row in self._rows(statements.HEADS)]
 
-    def create(self, name: str, config: bytes, note: bytes = b"") -> None:
+    def create(self, name: str, config: bytes, snapshot: bytes, note: bytes = b"") -> None:
         at = name.encode()
         with self._transaction():
             found = self._rows(statements.ADD_JOURNAL, (name, seal(at, config)))
@@ -74,8 +74,10 @@ class PostgresStore(Store):
                 raise JournalExists(f"{self._guard.where} has a journal {name!r} already")
             number = int(found[0][0])
             self._run(statements.ADD_HEAD, (number, seal(at, note)))
-            for statement in Generation(number, 0).build():
+            tables = Generation(number, 0)
+            for statement in tables.build():
                 self._run(statement)
+            self._run(tables.begin, (0, seal(place_of(number, 0), snapshot)))
 
     def claim(self, name: str) -> Recovery:
         with self._writing():
@@ -86,9 +88,7 @@ class PostgresStore(Store):
             journal, tables = journal_from(name, *stored), Generation(number, generation)
             lease, at = Lease(name, journal.epoch), (journal.snapshot_seq, journal.epoch)
             self._keep(lease, tables)
-            snapshot = None
-            if stored[-1] is not None:
-                snapshot = snapshot_from(number, journal, self._read(lease, tables.snapshot, at)[0][0])
+            snapshot = snapshot_from(number, journal, self._read(lease, tables.snapshot, at)[0][0])
             first, last = self._read(lease, tables.ends, at)[0]
         check_ends(journal, first, last)
         return Recovery(lease, journal, snapshot, self._entries(lease, tables, journal))

@@ -22,7 +22,7 @@ TABLES: Final = (
     'CREATE TABLE journals (id bigserial PRIMARY KEY, name text COLLATE "C" NOT NULL UNIQUE, config bytea NOT NULL)',
     # what changes with every group, with room for new versions beside the old ones
     "CREATE TABLE heads (journal bigint PRIMARY KEY REFERENCES journals, epoch bigint NOT NULL, seq bigint NOT NULL,"
-    " snapshot_seq bigint, generation bigint NOT NULL, note bytea NOT NULL) WITH (fillfactor = 20)",
+    " snapshot_seq bigint NOT NULL, generation bigint NOT NULL, note bytea NOT NULL) WITH (fillfactor = 20)",
     'CREATE TABLE settings (name text COLLATE "C" PRIMARY KEY, value bytea NOT NULL)',
     # processes that serve the database (tacit.service.cluster); empty after a crash of the server
     "CREATE UNLOGGED TABLE members (id text PRIMARY KEY, address text NOT NULL, joined timestamptz NOT NULL,"
@@ -30,7 +30,7 @@ TABLES: Final = (
 )
 
 ADD_JOURNAL: Final = "INSERT INTO journals (name, config) VALUES (%s, %b) ON CONFLICT DO NOTHING RETURNING id"
-ADD_HEAD: Final = "INSERT INTO heads VALUES (%s, 0, 0, NULL, 0, %b)"
+ADD_HEAD: Final = "INSERT INTO heads VALUES (%s, 0, 0, 0, 0, %b)"
 HEADS: Final = (
     "SELECT name, config, note, epoch, seq, snapshot_seq FROM journals JOIN heads ON journal = id ORDER BY name"
 )

@@ -34,7 +34,7 @@ SCHEMA = (
     "CREATE TABLE journals (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, config BLOB NOT NULL)",
     # what changes with every group is apart from what is large, which SQLite would write again each time
     "CREATE TABLE heads (journal INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, seq INTEGER NOT NULL,"
-    " snapshot_seq INTEGER, note BLOB NOT NULL)",
+    " snapshot_seq INTEGER NOT NULL, note BLOB NOT NULL)",
     "CREATE TABLE snapshots (journal INTEGER PRIMARY KEY, snapshot BLOB NOT NULL)",
     "CREATE TABLE entries (journal INTEGER, seq INTEGER, entry BLOB NOT NULL,"
     " PRIMARY KEY (journal, seq)) WITHOUT ROWID",

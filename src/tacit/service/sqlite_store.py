@@ -29,13 +29,15 @@ from tacit.service.store_parts import (
 
 KEYS = (1, 8, 64, 512)
 """Numbers of keys in a query: few of them, so that SQLite keeps the compiled statements."""
+_PAGE = 4096
+"""Bytes of a page."""
 LOG_PAGES = 16_000
 """Pages in the log, about, from which on they are moved into the database; those that changed often go once."""
 HEAD = "SELECT id, config, note, epoch, seq, snapshot_seq FROM journals JOIN heads ON journal = id WHERE name = ?"
 OWNED = "SELECT id FROM journals JOIN heads ON journal = id WHERE name = ? AND epoch = ?"
 ADVANCE = "UPDATE heads SET seq = seq + ?, note = coalesce(?, note) WHERE journal = ? AND epoch = ? AND seq = ?"
 COMPACT = "UPDATE heads SET snapshot_seq = seq WHERE journal = ? AND epoch = ? AND seq = ?"
-SNAPSHOT = "SELECT snapshot_seq, snapshot FROM heads LEFT JOIN snapshots USING (journal) WHERE journal = ?"
+SNAPSHOT = "SELECT snapshot FROM snapshots WHERE journal = ?"
 ENDS = "SELECT min(seq), max(seq) FROM entries WHERE journal = ?"
 ENTRIES = f"SELECT seq, entry FROM entries WHERE journal = ? AND seq > ? ORDER BY seq LIMIT {CHUNK}"
 ROWS = "SELECT key, position, value FROM rows WHERE journal = ? AND name = ?"
@@ -80,13 +82,16 @@ class SQLiteStore(Store):
             names = [name for (name,) in self._database.rows("SELECT name FROM journals ORDER BY name")]
             return [self._head(name)[1] for name in names]
 
-    def create(self, name: str, config: bytes, note: bytes = b"") -> None:
+    def create(self, name: str, config: bytes, snapshot: bytes, note: bytes = b"") -> None:
         with self._transaction():
             if self._database.rows(HEAD, (name,)):
                 raise JournalExists(f"the store in {self.folder} has a journal {name!r} already")
             place = name.encode()
             self._database.run("INSERT INTO journals (name, config) VALUES (?, ?)", (name, seal(place, config)))
-            self._database.run("INSERT INTO heads VALUES (last_insert_rowid(), 0, 0, NULL, ?)", (seal(place, note),))
+            number = int(self._database.rows("SELECT last_insert_rowid()")[0][0])
+            self._database.run("INSERT INTO heads VALUES (?, 0, 0, 0, ?)", (number, seal(place, note)))
+            self._put_snapshot(number, 0, snapshot)
+        self._pages += 5 + len(snapshot) // _PAGE
 
     def claim(self, name: str) -> Recovery:
         with self._transaction():
@@ -139,8 +144,7 @@ class SQLiteStore(Store):
                 journal = self._owned(lease)
                 if not self._database.run(COMPACT, (journal, lease.epoch, seq)):
                     lost(lease, seq)
-                sealed = seal(place_of(journal, seq), snapshot)
-                self._database.run("INSERT OR REPLACE INTO snapshots VALUES (?, ?)", (journal, sealed))
+                self._put_snapshot(journal, seq, snapshot)
                 self._database.run("DELETE FROM entries WHERE journal = ? AND seq <= ?", (journal, seq))
                 self._database.run("UPDATE meta SET value = 1 WHERE name = 'erasing'")
             with self._writing():
@@ -224,9 +228,13 @@ class SQLiteStore(Store):
         number, *stored = found[0]
         return number, journal_from(name, *stored)
 
-    def _snapshot(self, number: int, journal: Journal) -> bytes | None:
-        seq, sealed = self._database.rows(SNAPSHOT, (number,))[0]
-        return None if seq is None else snapshot_from(number, journal, sealed)
+    def _put_snapshot(self, journal: int, seq: int, snapshot: bytes) -> None:
+        sealed = seal(place_of(journal, seq), snapshot)
+        self._database.run("INSERT OR REPLACE INTO snapshots VALUES (?, ?)", (journal, sealed))
+
+    def _snapshot(self, number: int, journal: Journal) -> bytes:
+        found = self._database.rows(SNAPSHOT, (number,))
+        return snapshot_from(number, journal, found[0][0] if found else None)
 
     def _entries(self, lease: Lease, number: int, journal: Journal) -> Iterator[bytes]:
         def read(after: int) -> Entries:
@@ -240,7 +248,7 @@ class SQLiteStore(Store):
 def _pages(group: Group) -> int:
     """About how many pages a group adds to the log: rows are anywhere in their table and its index."""
     rows = sum(len(rows) for rows in group.rows.values())
-    return 5 + 2 * rows + sum(len(entry) + 32 for entry in group.entries) // 4096
+    return 5 + 2 * rows + sum(len(entry) + 32 for entry in group.entries) // _PAGE
 
 
 _OPEN: weakref.WeakSet[SQLiteStore] = weakref.WeakSet()

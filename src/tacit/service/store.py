@@ -4,7 +4,7 @@ A store keeps *journals*, one for each policy (and later for each batch of a shu
 
 - a **configuration** that never changes, and a small **note** that changes with every group (a clock, a mode);
 - a **log** of entries, numbered from 1 on without a gap; entry number ``seq`` is the last one;
-- at most one **snapshot**, which stands for all entries up to its own number;
+- one **snapshot**, which stands for all entries up to its own number; the first one is given when it is made;
 - **rows**: small values under a key, in named tables, each with a position by which old ones are forgotten.
 
 Whoever works on a journal claims it first and gets a ``Lease`` with a fresh epoch.  Every change is a compare-and-set
@@ -72,7 +72,7 @@ class Journal:
     seq: int
     """Number of the last entry; 0 before the first."""
     snapshot_seq: int
-    """Number of the last entry that the snapshot stands for; 0 without one."""
+    """Number of the last entry that the snapshot stands for; 0 for the first snapshot."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Recovery:
 
     lease: Lease
     journal: Journal
-    snapshot: bytes | None
+    snapshot: bytes
     entries: Iterator[bytes]
     """All entries after the snapshot, in order; read while they are asked for, before the first ``append``."""
 
@@ -94,8 +94,11 @@ class Store(ABC):
         """All journals, by name."""
 
     @abstractmethod
-    def create(self, name: str, config: bytes, note: bytes = b"") -> None:
-        """Make a journal without entries; raises ``JournalExists`` where there is one of this name."""
+    def create(self, name: str, config: bytes, snapshot: bytes, note: bytes = b"") -> None:
+        """Make a journal without entries, with its first snapshot: all of it in one transaction, or nothing.
+
+        Raises ``JournalExists`` (nothing was changed) where there is one of this name.
+        """
 
     @abstractmethod
     def claim(self, name: str) -> Recovery:

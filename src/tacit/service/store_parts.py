@@ -78,7 +78,7 @@ def not_owned(lease: Lease) -> NoReturn:
     raise JournalLost(f"journal {lease.journal!r} has another owner than that of epoch {lease.epoch}")
 
 
-def journal_from(name: str, config: bytes, note: bytes, epoch: int, seq: int, snapshot_seq: int | None) -> Journal:
+def journal_from(name: str, config: bytes, note: bytes, epoch: int, seq: int, snapshot_seq: int) -> Journal:
     """A journal as it was given, of what is stored."""
     return Journal(
         name,
@@ -86,7 +86,7 @@ def journal_from(name: str, config: bytes, note: bytes, epoch: int, seq: int, sn
         unseal(name.encode(), note, f"the note of {name!r}"),
         epoch,
         seq,
-        snapshot_seq or 0,
+        snapshot_seq,
     )
 
 

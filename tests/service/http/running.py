@@ -13,7 +13,8 @@ from typing import Any
 
 import httpx
 
-START, END = 60.0, 60.0
+PATIENCE, END = 120.0, 120.0
+"""Seconds for an answer, and for the end of a process: so long that no machine takes them for something to be done."""
 STREAM = {"policy": "stream-glm", "dim": 2, "epsilon": 1.0, "delta": 1e-6}
 TWO = [[1.0, 0.0], [0.0, 1.0]]
 _numbers = itertools.count()
@@ -56,7 +57,7 @@ class Running:
         """A caller with this key, by default the admin's; without any for an empty text."""
         used = self.key if key is None else key
         headers = {"Authorization": f"Bearer {used}"} if used else {}
-        return httpx.Client(base_url=self.address, headers=headers, timeout=30.0, **options)
+        return httpx.Client(base_url=self.address, headers=headers, timeout=PATIENCE, **options)
 
     def new_key(self, *scopes: str, namespace: str = "default") -> str:
         """A key with these scopes."""
@@ -74,7 +75,7 @@ class Running:
 
     def raw(self, data: bytes, *, pieces: int = 1, end: bool = False) -> bytes:
         """All that is answered to these bytes on a connection of their own."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=20.0) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as connection:
             size = -(-len(data) // pieces)
             for start in range(0, len(data), size or 1):
                 connection.sendall(data[start : start + size])

@@ -74,7 +74,7 @@ class World:
 
     def done(self) -> list[str]:
         """What was said until a move was over."""
-        assert self.still.wait(20.0)
+        assert self.still.wait(120.0)
         self.still.clear()
         said, self.said = self.said, []
         return said
@@ -100,7 +100,7 @@ def test_policy_with_too_much_to_do_stays() -> None:
 
 def test_who_leaves_gives_everything_up_and_takes_nothing_more() -> None:
     world = World("p", "q")
-    world.moves.give_all().result(20.0)
+    world.moves.give_all().result(120.0)
     assert not world.policies
     assert [word for word in world.done() if word.startswith("let go")] == ["let go p", "let go q"]
     world.moves.take("r")
@@ -127,7 +127,7 @@ def test_policy_is_finished_when_all_that_waits_for_the_writer_is_carried_out(co
         assert not finishing.done()
         for _ in range(count + 1):
             host.allowed.release()
-        await asyncio.wait_for(finishing, 20.0)
+        await asyncio.wait_for(finishing, 120.0)
         assert all(task.done() for task in first)
 
     run(scenario)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import time
 from pathlib import Path
 
 import httpx
@@ -18,6 +16,7 @@ from tacit.service.http.rates import Bucket, Rates
 from tacit.service.sqlite_store import SQLiteStore
 from tests.service.http.running import TWO, Running, problem
 from tests.service.http.test_routes import decide, reward
+from tests.steady import effort_of
 
 
 def passed(bucket: Bucket, now: float, tries: int) -> int:
@@ -77,17 +76,18 @@ def test_rewards_do_not_use_up_what_decisions_may() -> None:
             rates.take(key, reward=kind)
 
 
-def test_a_look_at_the_rate_takes_about_a_microsecond() -> None:
+def test_a_look_at_the_rate_takes_a_few_calls_however_many_keys_there_are() -> None:
+    """0.4 microseconds on a quiet machine."""
     rates, key = Rates(50_000), Key("one", (), "", "", rate=1e9)
-    fastest = min(_seconds(rates, key, 2000) for _ in range(20)) / 2000
-    assert fastest < 5e-6  # 0.4 microseconds on a quiet machine
+    for number in range(500):
+        rates.take(Key(str(number), (), "", ""))
+    rates.take(key)
 
+    def looks() -> None:
+        for _ in range(2000):
+            rates.take(key)
 
-def _seconds(rates: Rates, key: Key, count: int) -> float:
-    start = time.perf_counter()
-    for _ in range(count):
-        rates.take(key)
-    return time.perf_counter() - start
+    assert effort_of(looks).calls < 10 * 2000
 
 
 def test_keys_without_a_rate_are_read_and_damaged_ones_are_not(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def limited(running: Running, rate: float, name: str) -> httpx.Client:
 
 def test_a_key_that_asks_too_often_is_refused_and_nothing_changes(running: Running, admin: httpx.Client) -> None:
     path = running.policy()
-    with limited(running, 0.1, "slow") as slow:
+    with limited(running, 0.01, "slow") as slow:  # its next request is due after 100 seconds
         assert decide(slow, path, event_id="first").status_code == 201
         assert decide(admin, path, event_id="third").status_code == 201
         assert reward(slow, path, "first", reward=1.0).status_code == 201  # out of a bucket of its own
@@ -130,27 +130,28 @@ def test_a_key_that_asks_too_often_is_refused_and_nothing_changes(running: Runni
             slow.put("/v1/policies/none", json={}),  # before its scope is looked at
         ):
             problem(answer, 429, "too-often")
-            assert re.fullmatch("[1-9]|10", answer.headers["retry-after"])
+            assert 1 <= int(answer.headers["retry-after"]) <= 100
         assert slow.get("/healthz").status_code == 200
     assert admin.get(path).json()["decisions"] == 2
     problem(reward(admin, path, "second", reward=1.0), 404, "unknown-event")
     assert reward(admin, path, "third", reward=0.0).status_code == 201  # the refused one left no trace
     assert "too-often" not in running.log.read_text()
-    with limited(running, 1.0, "batches") as batches:
+    with limited(running, 0.01, "batches") as batches:
         many = {"requests": [{"contexts": TWO}] * 30}
         assert batches.post(f"{path}/decisions:batch", json=many).status_code == 200
         refused = batches.get(path)
         problem(refused, 429, "too-often")
-        assert 25 <= int(refused.headers["retry-after"]) <= 29
+        assert 2500 <= int(refused.headers["retry-after"]) <= 3000
     for wrong in (0, -1, 1e10, "1", True):
         problem(admin.post("/v1/keys", json={"name": "x", "scopes": ["read"], "rate": wrong}), 422, "invalid")
 
 
 def test_the_rate_of_the_service_is_that_of_keys_without_their_own(tmp_path: Path) -> None:
     with Running(tmp_path / "data", key_rate=1) as running:
+        path = running.policy()
         with running.client() as admin:
-            statuses = [admin.get("/v1/policies").status_code for _ in range(6)]
-            assert statuses[:2] == [200, 200]
-            assert 429 in statuses[2:]
+            many = {"requests": [{"contexts": TWO}] * 500}  # more than eight minutes' worth
+            assert admin.post(f"{path}/decisions:batch", json=many).status_code == 200
+            assert [admin.get("/v1/policies").status_code for _ in range(6)] == [429] * 6
         lines = [json.loads(line) for line in running.log.read_text().splitlines()]
         assert {line["route"] for line in lines if line["event"] == "request" and line["status"] == 429} <= {"-"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from typing import Any
 
 import httpx
@@ -24,19 +23,29 @@ def target(running: Running) -> Any:
     return raw.Target(running.port, running.key, path.rpartition("/")[2])
 
 
-def public(admin: httpx.Client, target: Any) -> list[str]:
+@pytest.fixture(scope="module")
+def slow_target(impatient: Running) -> Any:
+    """The same of a service that gives clients up which are slow."""
+    path = impatient.policy()
+    return raw.Target(impatient.port, impatient.key, path.rpartition("/")[2])
+
+
+def public(client: httpx.Client, target: Any) -> list[str]:
     path = f"/v1/policies/{target.policy}"
-    return [admin.get(each).text for each in (path, f"{path}/privacy", f"{path}/history", "/v1/keys")]
+    return [client.get(each).text for each in (path, f"{path}/privacy", f"{path}/history", "/v1/keys")]
 
 
 @pytest.mark.parametrize("name", raw.CASES)
-def test_what_nobody_sends_changes_nothing(running: Running, admin: httpx.Client, target: Any, name: str) -> None:
+def test_what_nobody_sends_changes_nothing(request: pytest.FixtureRequest, name: str) -> None:
     case = raw.CASES[name]
-    before = public(admin, target)
-    found = raw.sent(case, target)
-    assert set(found) <= case.allowed, (name, found)
-    assert public(admin, target) == before
-    with running.client() as other:
+    service: Running = request.getfixturevalue("impatient" if case.slow else "running")
+    to = request.getfixturevalue("slow_target" if case.slow else "target")
+    with service.client() as client:
+        before = public(client, to)
+        found = raw.sent(case, to)
+        assert set(found) <= case.allowed, (name, found)
+        assert public(client, to) == before
+    with service.client() as other:
         assert other.get("/healthz").status_code == 200
 
 
@@ -61,20 +70,22 @@ def test_a_bad_request_in_the_middle_does_not_touch_the_others(running: Running,
     assert count(admin, path) in (1, 2)
 
 
-def test_others_are_answered_while_many_are_slow(running: Running, admin: httpx.Client, target: Any) -> None:
+def test_others_are_answered_while_many_are_slow(impatient: Running, slow_target: Any) -> None:
+    """The slow ones are given up after seconds: were others held back by them, at most one would come meanwhile."""
     slow = [name for name, case in raw.CASES.items() if case.slow]
     found: list[list[int]] = []
     threads = [
-        threading.Thread(target=lambda name=name: found.append(raw.sent(raw.CASES[name], target))) for name in slow * 15
+        threading.Thread(target=lambda name=name: found.append(raw.sent(raw.CASES[name], slow_target)))
+        for name in slow * 15
     ]
     for thread in threads:
         thread.start()
-    path, worst = running.policy(), 0.0
-    while any(thread.is_alive() for thread in threads):
-        start = time.monotonic()
-        assert admin.post(f"{path}/decisions", json={"contexts": TWO}).status_code == 201
-        worst = max(worst, time.monotonic() - start)
+    path, meanwhile = impatient.policy(), 0
+    with impatient.client() as client:
+        while any(thread.is_alive() for thread in threads):
+            assert client.post(f"{path}/decisions", json={"contexts": TWO}).status_code == 201
+            meanwhile += all(thread.is_alive() for thread in threads)
     for thread in threads:
         thread.join()
-    assert worst < 2.0
+    assert meanwhile > 5
     assert {status for each in found for status in each} <= {408, 400}

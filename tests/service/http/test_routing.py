@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from tacit.errors import JournalExists
+from tacit.errors import InvalidInput, JournalExists
 from tacit.service.cluster import Cluster
 from tacit.service.deployment import Deployment
 from tacit.service.http import others as others_module
@@ -109,7 +109,15 @@ class World:
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes at all is waited for."""
+    monkeypatch.setattr(routing, "PATIENCE", 120.0)
+    monkeypatch.setattr(others_module, "_PATIENCE", 120.0)
+
+
+@pytest.fixture
+def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what never comes nothing is expected: the wait for it ends soon."""
     monkeypatch.setattr(routing, "PATIENCE", 0.3)
     monkeypatch.setattr(others_module, "_PATIENCE", 0.3)
 
@@ -128,7 +136,12 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
         ("other", [], 401, None),
     ],
 )
-def test_the_owner_answers(owner: str | None, headers: list[Any], status: int, who: str | None) -> None:
+def test_the_owner_answers(
+    owner: str | None, headers: list[Any], status: int, who: str | None, request: pytest.FixtureRequest
+) -> None:
+    if status == 503:
+        request.getfixturevalue("_hurried")
+
     async def work() -> None:
         world = World(Clusters({"p": owner}), *(["p"] if owner == "me" else []))
         answer = await world.ask("POST", "/v1/policies/p/decisions", *headers)
@@ -167,6 +180,7 @@ def test_policy_that_comes_here_is_waited_for() -> None:
     run(work)
 
 
+@pytest.mark.usefixtures("_hurried")
 def test_policy_that_leaves_takes_no_new_requests_and_ends_those_that_it_has() -> None:
     async def work() -> None:
         world = World(Clusters({"p": "me"}), "p")
@@ -176,7 +190,7 @@ def test_policy_that_leaves_takes_no_new_requests_and_ends_those_that_it_has() -
         assert not leaving.done()
         assert (await world.ask("POST", "/v1/policies/p/decisions", KEY))["status"] == 503
         del world.router._busy["p"]
-        await asyncio.wait_for(leaving, 5.0)
+        await asyncio.wait_for(leaving, 120.0)
         world.router.leave("p")
         assert (await world.ask("POST", "/v1/policies/p/decisions", KEY))["status"] == 200
 
@@ -245,6 +259,15 @@ def test_policy_that_another_process_makes_is_asked_for_again() -> None:
     assert world.cluster.said[-1] == "let go p"
 
 
+def test_lock_of_a_policy_that_could_not_be_made_is_let_go() -> None:
+    """Whether or not it is in the store by now: the next request finds out, in whichever process."""
+    world = World(Clusters({}))
+    for error in (RuntimeError("cannot join thread"), InvalidInput("no such policy")):
+        with pytest.raises(type(error)), world.service.neighbours.making("p"):
+            raise error
+        assert world.cluster.said[-2:] == ["reserve p", "let go p"]
+
+
 class Parts(Exchange):
     """What other processes answer; a number stands for a status without an answer."""
 
@@ -288,6 +311,7 @@ def test_lists_are_put_together_from_all_processes() -> None:
     assert whole(Clusters({"a": "me"}), Parts(other={"new": 5}), a=1) == {"a": 1, "new": 5}  # made since
 
 
+@pytest.mark.usefixtures("_hurried")
 @pytest.mark.parametrize("part", [None, 503, 401, {"c": 3}])
 def test_list_that_misses_a_policy_is_refused(part: Any) -> None:
     with pytest.raises(Problem) as found:

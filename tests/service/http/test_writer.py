@@ -47,7 +47,7 @@ class SlowHost:
             return []
         self.groups.append(numbers)
         self.threads.append(threading.current_thread())
-        assert self.allowed.acquire(timeout=20.0)
+        assert self.allowed.acquire(timeout=120.0)
         if self.error is not None:
             raise self.error
         return [Answer(number, True) for number in numbers]
@@ -80,7 +80,7 @@ def run(test: Callable[[Writer], Awaitable[None]], deployment: Any = None, quick
         writer = Writer(cast(Deployment, deployment or Ticking()), Log(io.StringIO()), 1000, quick)
         writer.start()
         try:
-            async with asyncio.timeout(30.0):
+            async with asyncio.timeout(120.0):
                 await test(writer)
         finally:
             await asyncio.to_thread(writer.stop)
@@ -171,7 +171,7 @@ def test_a_group_waits_while_the_thread_settles_what_is_due_and_others_are_answe
 
     def work() -> None:
         settling.set()
-        assert settled.wait(20.0)
+        assert settled.wait(120.0)
 
     async def test(writer: Writer) -> None:
         host = SlowHost(allowed=9)
@@ -240,7 +240,7 @@ def test_time_goes_on_when_nobody_asks_and_the_end_comes_after_what_was_begun() 
 
     async def test(writer: Writer) -> None:
         host = SlowHost()
-        assert await asyncio.to_thread(deployment.ticked.wait, 20.0)
+        assert await asyncio.to_thread(deployment.ticked.wait, 120.0)
         last = begun(writer, host, 5)
         await until(lambda: host.groups)
         host.allowed.release()

@@ -28,10 +28,11 @@ export function featuresCard() {
     say(more, open ? "Show the strongest alone" : `Show all ${all.length}`);
   }
 
-  // `explanation` is null where a policy has none, or none that may be shown.
-  function set(explanation, words) {
+  // `explanation` is null where a policy has none, or none that may be shown; `words` say why.  Effects may all be 0
+  // though something was released: whether anything was, their number alone says.
+  function set(explanation, releases, words) {
     all = explanation?.features ?? [];
-    const some = all.some((each) => each.effect !== 0);
+    const some = releases > 0 && all.length > 0;
     show(rows, some);
     show(more, some);
     if (some) draw();

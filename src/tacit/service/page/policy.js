@@ -64,11 +64,12 @@ export class PolicyView {
     say(this.changes, changesOf(modes));
     this.budget.set(report);
     this.releases.set(detail.releases, points, open);
-    this.features.set(open ? null : explanation, open ? "What this policy learned is raw data, which is not shown."
+    this.features.set(open ? null : explanation, detail.releases, open ? "What this policy learned is raw data, which is not shown."
       : explanation ? null : "This policy does not say which features matter.");
     this.tiles.health.set(...healthOf(detail));
     const best = this.latest?.best_reward;
-    this.tiles.best.set(known(best) ? reward(best) : "–", known(best) ? "by the newest release" : open ? "not shown" : "no release yet");
+    this.tiles.best.set(known(best) ? reward(best) : "–", known(best) ? "by the newest release"
+      : open ? "not shown" : detail.releases ? "not estimated" : "no release yet");
     const charged = JSON.stringify(report.entries);
     if (charged !== this.charged) {
       this.charged = charged;
@@ -89,7 +90,7 @@ export class PolicyView {
 
   // Ages, which change while nothing else does.
   older(now) {
-    this.tiles.releases.set(count(this.total), this.latest ? `newest ${age(now - this.latest.time)}` : "none yet");
+    this.tiles.releases.set(count(this.total), this.latest ? `newest ${age(now - this.latest.time)}` : this.total ? "" : "none yet");
     this.releases.older(now);
   }
 

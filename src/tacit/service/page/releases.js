@@ -72,8 +72,9 @@ export function releasesCard() {
       const estimates = !raw && (history.length === 0 || history.some((point) => known(point.best_reward)));
       show(rewards.element, estimates);
       show(note, estimates);
+      const newest = history[history.length - 1];
       say(about, releases
-        ? `${plural(releases, "release")} so far, the newest after ${plural(history[history.length - 1]?.decisions ?? 0, "decision")}. ` +
+        ? `${plural(releases, "release")} so far${newest ? `, the newest after ${plural(newest.decisions, "decision")}` : ""}. ` +
           "Their times follow from the count of decisions and from earlier releases alone."
         : raw ? "This policy releases nothing: it learns from raw data, which is not shown."
           : "Nothing was released yet: that takes more decisions.");
