@@ -95,7 +95,7 @@ def test_longer_lives_are_fewer() -> None:
 )
 def test_every_setting_is_exercised(name: str, setting: int) -> None:
     case = replace(CASES[name], settings=CASES[name].settings[setting : setting + 1])
-    assert replay_many(case, 3, 4.0, DELTA, seed=1).mu > 0.0
+    assert any(replay_many(case, 1, 4.0, DELTA, seed=seed).mu > 0.0 for seed in range(3))
 
 
 # Verdicts
