@@ -178,6 +178,13 @@ def test_options_reach_every_setting_and_leave_out_those_that_do_not_go_with_the
     assert case_for("joint-linucb") is CASES["joint-linucb"]
 
 
+def test_rewards_that_come_too_late_are_those_that_never_come() -> None:
+    options = {"reward_age": 3, "horizon": 60}
+    assert replay_many(case_for("joint-linucb", options), 8, 4.0, DELTA).divergences == []
+    found = perform(Task("contracts", "joint-linucb", 1, 4.0, DELTA, options=options))
+    assert {each.verdict for each in found} == {HOLDS}
+
+
 def test_driven_worlds_have_settings_of_their_own() -> None:
     terms: dict[str, Any] = {"epsilons": [1.0, 4.0], "delta": DELTA}
     plain = evidence.tasks_for(["joint-linucb"], **terms)
