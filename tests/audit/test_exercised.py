@@ -95,7 +95,7 @@ def test_longer_lives_are_fewer() -> None:
 )
 def test_every_setting_is_exercised(name: str, setting: int) -> None:
     case = replace(CASES[name], settings=CASES[name].settings[setting : setting + 1])
-    assert replay_many(case, 3, 4.0, DELTA, seed=1).mu > 0.0
+    assert any(replay_many(case, 1, 4.0, DELTA, seed=seed).mu > 0.0 for seed in range(3))
 
 
 # Verdicts
@@ -176,6 +176,13 @@ def test_options_reach_every_setting_and_leave_out_those_that_do_not_go_with_the
     with pytest.raises(InvalidInput, match="noise"):
         case_for("joint-linucb", {"noise": "loud"})
     assert case_for("joint-linucb") is CASES["joint-linucb"]
+
+
+def test_rewards_that_come_too_late_are_those_that_never_come() -> None:
+    options = {"reward_age": 3, "horizon": 60}
+    assert replay_many(case_for("joint-linucb", options), 8, 4.0, DELTA).divergences == []
+    found = perform(Task("contracts", "joint-linucb", 1, 4.0, DELTA, options=options))
+    assert {each.verdict for each in found} == {HOLDS}
 
 
 def test_driven_worlds_have_settings_of_their_own() -> None:

@@ -9,6 +9,7 @@ before the first release, between releases, and right before and after each of t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
@@ -20,6 +21,7 @@ import numpy.typing as npt
 from tacit.audit.rehearsal import LONGEST, release_times
 from tacit.audit.session import Diverged, Session
 from tacit.audit.worlds import allowed, copied
+from tacit.errors import ExpiredDecision
 from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.state import flatten, public_part
@@ -250,7 +252,8 @@ def _lives(
 
     def update(world: int, policy: Policy) -> None:
         for identity, reward in due[world].pop(t, ()):
-            policy.update(identity, reward)
+            with suppress(ExpiredDecision):  # too late: a reward that never comes
+                policy.update(identity, reward)
 
     play = both or (lambda action: [action(world, policy) for world, policy in enumerate(worlds)])
     for t in range(users):

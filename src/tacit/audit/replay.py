@@ -19,7 +19,7 @@ from tacit.audit.joint_draws import Record
 from tacit.audit.loss import loss_mu
 from tacit.audit.session import SHUFFLED, Cost, Diverged, Session
 from tacit.audit.worlds import NEVER, Row, World, neighbours
-from tacit.errors import AlreadyRewarded
+from tacit.errors import AlreadyRewarded, ExpiredDecision
 from tacit.policies import registry
 from tacit.policies.decision import Decision
 from tacit.policies.private_policy import PrivatePolicy
@@ -228,7 +228,10 @@ def _deliver(run: _Run, now: int) -> None:
     for user, which in sorted(run.due.pop(now, ())):
         run.session.world = which
         policy, decision = run.session.policies[which], run.decisions[which, user]
-        policy.update(decision, float(run.row(which, user).rewards[decision.arm]))
+        try:
+            policy.update(decision, float(run.row(which, user).rewards[decision.arm]))
+        except ExpiredDecision:  # too late, which is a matter of the clock: a reward that never comes
+            continue
         if user == run.world.user and run.world.repeat:
             _report_again(policy, decision)
     _compare(run)
@@ -237,7 +240,7 @@ def _deliver(run: _Run, now: int) -> None:
 def _report_again(policy: PrivatePolicy, decision: Decision) -> None:
     try:
         policy.update(decision.id, policy.setting.reward_bound)
-    except AlreadyRewarded:
+    except (AlreadyRewarded, ExpiredDecision):
         return
     raise Diverged("a second reward for the same decision was taken in")
 
