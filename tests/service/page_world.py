@@ -34,7 +34,10 @@ QUESTION: Final[dict[str, Any]] = {"user": {"<b>member</b>": True}, "arms": [{"t
 
 
 class RunningService:
-    """A service on a folder; ``stop`` and ``start`` end it and begin it again at the same address."""
+    """A service on a folder; ``stop`` and ``start`` end it and begin it again at the same address.
+
+    Its noise is that of the operating system, and may make an estimate 0: what is asserted of the page holds for all.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._port = folder, 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 import threading
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,6 +18,8 @@ from tacit.service.host import Answer, Host
 from tacit.service.published import composed
 from tests.service.hosting import arms_of
 from tests.service.parts import PRIVATE, Clock, FaultyStore, body, quick_store
+
+OFF = body("stream-glm") | {"mode": "off"}
 
 
 def test_the_same_body_again_is_the_same_policy(tmp_path: Path) -> None:
@@ -130,54 +131,53 @@ def test_names_are_plain(name: str, tmp_path: Path) -> None:
     store.close()
 
 
-def steps_of_a_put() -> list[tuple[str, int]]:
+def steps_of_a_put(folder: Path) -> list[tuple[str, int]]:
     """Every call of the store that making a policy takes: its name, and how many of that name came before it."""
-    with tempfile.TemporaryDirectory() as folder:
-        store, calls = FaultyStore(quick_store(Path(folder))), list[str]()
-        deployment = Deployment(store)
-        store.before = calls.append
-        deployment.put("p", body("stream-glm") | {"mode": "off"})
-        store.close()
+    store, calls = FaultyStore(quick_store(folder)), list[str]()
+    deployment = Deployment(store)
+    store.before = calls.append
+    deployment.put("p", OFF)
+    store.close()
     return [(method, calls[:place].count(method)) for place, method in enumerate(calls)]
 
 
-STEPS = steps_of_a_put()
-
-
-def test_a_policy_is_made_in_one_transaction() -> None:
-    assert [method for method, _ in STEPS if method in ("create", "claim", "append", "compact")] == [
-        "create",
-        "claim",
-        "append",  # its mode
-    ]
+def test_a_policy_is_made_in_one_transaction(tmp_path: Path) -> None:
+    changes = [method for method, _ in steps_of_a_put(tmp_path) if method in ("create", "claim", "append", "compact")]
+    assert changes == ["create", "claim", "append"]  # the last one is its mode
 
 
 @pytest.mark.parametrize("error", [StoreFailed("disk full"), RuntimeError("cannot join thread")], ids=repr)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize(("method", "calls"), STEPS)
-def test_a_policy_whose_making_failed_is_made_by_the_next_call(
-    method: str, calls: int, after: bool, error: Exception, tmp_path: Path
-) -> None:
-    """In the same process and in a new one: a store that fails ends the process, anything else is answered with 500."""
-    store, asked = FaultyStore(quick_store(tmp_path)), body("stream-glm") | {"mode": "off"}
-    deployment = Deployment(store)
-    store.fail(method, error, after=after, calls=calls)
-    with pytest.raises(type(error)):
-        deployment.put("p", asked)
-    assert deployment.policies == {}
-    place, made = STEPS.index((method, calls)), STEPS.index(("create", 0))
-    created = place > made or (after and place == made)
-    assert [journal.name for journal in store.inner.journals()] == (["p"] if created else [])
-    store.before = store.after = lambda called: None
-    for same in (True, False):
-        next_one = deployment if same else Deployment(store.inner)
-        served, _ = next_one.put("p", asked)
-        assert [change.mode for change in served.host.published.modes] == ["off"]
-        assert served.host.published.decisions == 0
-        assert next_one.put("p", asked) == (served, False)
-        with pytest.raises(JournalExists):
-            next_one.put("p", asked | {"epsilon": 1.0})
-    store.close()
+def test_a_policy_whose_making_failed_is_made_by_the_next_call(after: bool, error: Exception, tmp_path: Path) -> None:
+    """At every step; in the same process and in a new one.
+
+    A store that fails ends the process, anything else is answered with 500.
+    """
+    steps = steps_of_a_put(tmp_path / "steps")
+    made = steps.index(("create", 0))
+    for place, (method, calls) in enumerate(steps):
+        store = FaultyStore(quick_store(tmp_path / str(place)))
+        deployment = Deployment(store)
+        store.fail(method, error, after=after, calls=calls)
+        with pytest.raises(type(error)):
+            deployment.put("p", OFF)
+        assert deployment.policies == {}
+        created = place > made or (after and place == made)
+        assert [journal.name for journal in store.inner.journals()] == (["p"] if created else []), method
+        store.before = store.after = lambda called: None
+        check_made_once(deployment)
+        check_made_once(Deployment(store.inner))
+        store.close()
+
+
+def check_made_once(deployment: Deployment) -> None:
+    """A policy that is switched off is made or found, with one change of its mode, and is no other one."""
+    served, _ = deployment.put("p", OFF)
+    assert [change.mode for change in served.host.published.modes] == ["off"]
+    assert served.host.published.decisions == 0
+    assert deployment.put("p", OFF) == (served, False)
+    with pytest.raises(JournalExists):
+        deployment.put("p", OFF | {"epsilon": 1.0})
 
 
 @pytest.mark.parametrize("step", ["PolicyJournal", "Host", "Intake"])
@@ -205,18 +205,16 @@ def test_a_policy_whose_making_failed_is_made_by_another_process(method: str, af
     """On PostgreSQL: whoever is asked next finds it in the store, or makes it; both processes go on."""
     from tacit.service.postgres_store import PostgresStore
 
-    store, asked = FaultyStore(PostgresStore(database)), body("stream-glm") | {"mode": "off"}
+    store = FaultyStore(PostgresStore(database))
     one, other = Deployment(store, claim_all=False), Deployment(PostgresStore(database), claim_all=False)
     store.fail(method, RuntimeError("cannot join thread"), after=after)
     with pytest.raises(RuntimeError):
-        one.put("p", asked)
+        one.put("p", OFF)
     assert one.policies == {}
     store.before = store.after = lambda called: None
-    served, new = other.put("p", asked)
-    assert new == (method == "create" and not after)
-    assert [change.mode for change in served.host.published.modes] == ["off"]
-    assert other.put("p", asked) == (served, False)
-    assert one.put("q", asked)[1]
+    assert other.put("p", OFF)[1] == (method == "create" and not after)
+    check_made_once(other)
+    assert one.put("q", OFF)[1]
     other.close()
     one.close()
 

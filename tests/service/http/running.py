@@ -21,7 +21,10 @@ _numbers = itertools.count()
 
 
 class Running:
-    """`tacit serve` on a folder; kernels stay interpreted, which gives the same bits and starts at once."""
+    """`tacit serve` on a folder; kernels stay interpreted, which gives the same bits and starts at once.
+
+    Its noise is that of the operating system: what is asserted of it holds for every noise.
+    """
 
     def __init__(self, folder: Path, **bounds: Any) -> None:
         self.folder, self.bounds = folder, bounds
