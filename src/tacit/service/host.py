@@ -165,7 +165,7 @@ class Host:
         now = BEAT * math.floor((self._clock() - self._since) / BEAT)
         with self._lock, self.journal.working():
             waits = self._progress.position > self._progress.forgotten
-            if now >= self._events.next or (waits and now - self._kept_at >= KEPT_EVERY):
+            if now >= self._events.next_change or (waits and now - self._kept_at >= KEPT_EVERY):
                 self._advance(now)
                 self._commit()
                 self.journal.tend()
@@ -255,6 +255,8 @@ class Host:
         self._progress.uptime, self._moved = max(self._progress.uptime, now), True
         if self._inbox:
             self._empty_inbox()
+        if self._progress.uptime < self._events.next_due:
+            return
         for number, (row, event) in enumerate(self._events.settle(self._progress.uptime), start=1):
             self._settle_one(row, event)
             if number % _SETTLED_AT_ONCE == 0:

@@ -60,7 +60,9 @@ class WaitingEvents:
         """The oldest unsettled events, by position."""
         self._settled_before = progress.settled
         """As of the last commit: rows that the open group changes must not be deleted by it."""
-        self._next_due = self._next_over = -math.inf
+        self.next_due = -math.inf
+        """When the oldest unsettled event is due, at the earliest."""
+        self._next_over = -math.inf
 
     def look_up(self, keys: set[bytes]) -> None:
         """Read the events of a group of requests, at once."""
@@ -77,7 +79,7 @@ class WaitingEvents:
     def add(self, key: bytes, event: Event) -> None:
         """Remember a new decision, in place of an earlier one under an id whose memory was over."""
         self._progress.position += 1
-        self._next_due = min(self._next_due, event.due)
+        self.next_due = min(self.next_due, event.due)
         self._next_over = min(self._next_over, event.due + self._memory)
         self._found[key] = row = Row(key, self._progress.position, event.pack())
         self._put(row)
@@ -96,23 +98,23 @@ class WaitingEvents:
         self._journal.group.rows.setdefault(EVENTS, {})[row.key] = row
 
     @property
-    def next(self) -> float:
-        """When something is due or over next, as far as is known."""
-        return min(self._next_due, self._next_over)
+    def next_change(self) -> float:
+        """When an event is due, or its memory over, at the earliest."""
+        return min(self.next_due, self._next_over)
 
     def settle(self, now: float) -> Iterator[tuple[Row, Event]]:
         """All events that are due and not settled, in the order of their decisions; they count as settled then."""
-        while now >= self._next_due:
+        while now >= self.next_due:
             if not self._ahead:
                 rows = self._rows(self._progress.settled, _CHUNK)
                 self._ahead = {row.key: (row, Event.unpack(row.value)) for row in rows}
             key = next(iter(self._ahead), None)
             if key is None:
-                self._next_due = math.inf
+                self.next_due = math.inf
                 return
             row, event = self._ahead[key]
             if event.due > now:
-                self._next_due = event.due
+                self.next_due = event.due
                 return
             del self._ahead[key]
             self._progress.settled = row.position
