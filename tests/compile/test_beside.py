@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from tacit._compile.places import cache_root
 
 LOADED = """
 import sys
@@ -57,8 +61,14 @@ def five_lines() -> str:
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache with the kernels of stream-glm."""
-    cache = tmp_path_factory.mktemp("full") / "kernels"
+    """A cache with the kernels of stream-glm; those that other tests have compiled need not be compiled again."""
+    cache, known = tmp_path_factory.mktemp("full") / "kernels", cache_root()
+    for path in [] if known is None else list(known.rglob("*")):
+        with suppress(FileNotFoundError):  # another test is still writing it
+            if path.is_file():
+                copy = cache / path.relative_to(known or cache)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, copy)
     command = [sys.executable, "-m", "tacit", "warm", "--policies", "stream-glm", "--jobs", "1"]
     done = subprocess.run(command, env=os.environ | {"TACIT_CACHE": str(cache)}, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,7 @@
-"""Faults of a service's clock, put in from outside: each must be caught by the replay that is about it."""
+"""Faults of a service's clock, put in from outside: each must be caught by the replay that is about it.
+
+Without them the same replays find nothing (tests/audit/test_services.py).
+"""
 
 from __future__ import annotations
 
@@ -160,7 +163,6 @@ MUTANTS = (
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_fault_of_the_clock_is_caught_by_the_case_that_is_about_it(mutant: ServiceMutant) -> None:
-    assert _found(mutant.case) == ""
     with changed(*mutant.changes()):
         found = _found(mutant.case)
     assert mutant.because in found, found
