@@ -78,7 +78,8 @@ async def decide(service: Service, key: Key, parts: Parts, scope: ASGIScope, rec
     """An arm for one user."""
     body = await _body(service, scope, receive)
     served = service.served(parts[0])
-    identity, request = _admitted(served, key, decoded(DECISION, body), served.intake.clock())
+    stamp = served.intake.clock()  # before anything is done whose time depends on the arms
+    identity, request = _admitted(served, key, decoded(DECISION, body), stamp)
     (answer,) = await service.writer.carry_out(served.host, (request,))
     if isinstance(answer, Refusal):
         raise refused(answer)
