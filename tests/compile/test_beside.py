@@ -216,8 +216,10 @@ print(first_refused(np.zeros((2, 3, 4)), 0))
         for path, content in kept.items():
             path.write_bytes(content[: len(content) // 2])
         assert "2" in ran(program, full, mode="now")
-        for path in files:
-            content = path.read_bytes()
+        # The cache may also hold kinds of arguments that this program does not ask for.
+        made_anew = [path.read_bytes() for path in files if len(path.read_bytes()) != len(kept[path]) // 2]
+        assert made_anew
+        for content in made_anew:
             assert hashlib.sha256(content[32:]).digest() == content[:32]
     finally:
         for path, content in kept.items():
