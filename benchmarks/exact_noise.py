@@ -2,7 +2,7 @@
 
 The last column has the order of additions of 0.1.0's Newton step, g + (n + pull), in place of (g + n) + pull.
 
-python benchmarks/exact_noise.py --redraws 2000 --seed 1
+python -m benchmarks.exact_noise --redraws 2000 --seed 1
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ import argparse
 from contextlib import ExitStack
 from unittest.mock import patch
 
-from tacit._compile import compile_now
-from tacit.audit.exclusions import KINDS, Exclusions, count_exclusions
-from tacit.audit.wrong_order import PullBeforeSum
+from tests.mutants.exclusions import KINDS, Exclusions, count_exclusions
+from tests.mutants.wrong_order import PullBeforeSum
 
 
 def main() -> int:
     """Count exclusions of every kind of release; 1 when there are any, or when the wrong order is not found."""
-    compile_now()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--redraws", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=1)

@@ -9,7 +9,6 @@ import argparse
 
 import numpy as np
 
-from tacit._compile import compile_now
 from tacit.experiments.runner import run_all
 from tacit.experiments.spec import Experiment
 
@@ -18,7 +17,6 @@ HORIZONS = (1_000, 3_000, 10_000, 30_000, 100_000)
 
 def main() -> None:
     """Run the policies at all horizons, each planned for its own, and fit log regret against log T."""
-    compile_now()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)

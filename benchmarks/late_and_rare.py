@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from tacit._compile import compile_now
 from tacit.experiments.runner import run_once
 from tacit.experiments.spec import Experiment
 from tacit.typing import FloatArray
@@ -120,7 +119,6 @@ TABLES: dict[str, Callable[[Study], None]] = {"ball": ball, "news": news, "rare"
 
 def main() -> None:
     """Run and print."""
-    compile_now()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)

@@ -85,8 +85,8 @@ def main() -> None:
 
 def _run(python: str, names: list[str]) -> Medians:
     command = [python, __file__, "--measure", "--policies", *names]
-    compiled = os.environ | {"TACIT_COMPILE": "now"}
-    done = subprocess.run(command, env=compiled, capture_output=True, text=True, check=True)
+    environment = os.environ | {"TACIT_COMPILE": "now"}  # for versions up to 0.2.0, which compiled
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     medians: Medians = json.loads(done.stdout)
     return medians
 

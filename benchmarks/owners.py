@@ -29,7 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.fencing import own_server
+from workloads.fencing import own_server
 
 NAMES: Final = ("a", "b")
 POLICY: Final = {"policy": "stream-glm", "dim": 5, "epsilon": 4.0, "delta": 1e-6, "theta_bound": 3.5}

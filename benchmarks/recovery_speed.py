@@ -29,7 +29,7 @@ _RESTART = """
 import sys, time
 begun = time.perf_counter()
 import numpy as np, tacit
-with tacit.open(sys.argv[1]) as policy:
+with tacit.open_policy(sys.argv[1]) as policy:
     policy.select(np.eye(5))
     print(time.perf_counter() - begun)
 """
@@ -86,7 +86,7 @@ def main() -> None:
         print(f"{given.events:,} events written in {time.perf_counter() - begun:.1f} s", flush=True)
         seconds, entries = recovered(folder, given.profile)
         print(f"recovery of {entries:,} entries: {seconds:.1f} s ({1e6 * seconds / given.events:.1f} us an event)")
-        with tacit.open(folder):
+        with tacit.open_policy(folder):
             pass
         restarts = sorted(restarted(folder) for _ in range(3))
         print(f"a normal restart, with its first decision: {restarts[1]:.2f} s")

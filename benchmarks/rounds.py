@@ -30,7 +30,7 @@ def serve(dim: int, horizon: int, options: dict[str, Any]) -> None:
     from tacit.experiments.spec import Experiment
 
     experiment = Experiment("stream-glm", "logistic", dim, 20, horizon, 3.5, "ball", 1.0, 1e-5, options=options)
-    play(experiment, 0)  # compiles
+    play(experiment, 0)  # loads what is loaded once
     for run, _ in enumerate(sys.stdin):
         print(play(experiment, run), flush=True)
 
@@ -49,7 +49,7 @@ class Player:
 
     def __init__(self, python: str, dim: int, horizon: int, options: dict[str, Any]) -> None:
         command = [python, __file__, "--serve", "--dims", str(dim), "--horizons", str(horizon)]
-        environment = os.environ | {"TACIT_COMPILE": "now"}
+        environment = os.environ | {"TACIT_COMPILE": "now"}  # for versions up to 0.2.0, which compiled
         if python != sys.executable:
             environment.pop("PYTHONPATH", None)  # which would lead both interpreters to the same package
         self.process = subprocess.Popen(

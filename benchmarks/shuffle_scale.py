@@ -14,7 +14,6 @@ import time
 
 import numpy as np
 
-from tacit._compile import compile_now
 from tacit.shuffle import (
     OuterProducts,
     Shuffler,
@@ -63,7 +62,6 @@ def exact_sum(protocol: SumProtocol, rows: FloatArray) -> FloatArray:
 
 
 def main() -> int:
-    compile_now()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--users", type=int, default=1_000_000)
     parser.add_argument("--dim", type=int, default=10)

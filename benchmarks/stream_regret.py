@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tacit._compile import compile_now
 from tacit.experiments.results import Row
 from tacit.experiments.runner import run_all
 from tacit.experiments.spec import Experiment
@@ -53,7 +52,6 @@ def cell(row: Row) -> str:
 
 def main() -> None:
     """Run and print."""
-    compile_now()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)

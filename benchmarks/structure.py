@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 import tacit
-from tacit._compile import compile_now
 from tacit.cli.progress import run
 from tacit.experiments.spec import Experiment
 from tacit.features import Category, Number, Schema
@@ -54,7 +53,6 @@ def regret(runs: int, seed: int) -> None:
 
 def size(decisions: int) -> None:
     """Cost of a round and memory, by schema."""
-    compile_now()
     print("| schema | d | released | mean round | p50 | p99 | state | a waiting decision |")
     print("|---|---|---|---|---|---|---|---|")
     arms: list[dict[str, Any]] = [{"arm": f"a{i}"} for i in range(100)]

@@ -1,4 +1,4 @@
-"""A policy may be used from several threads (the full form of these tests: benchmarks/threads.py)."""
+"""A policy may be used from several threads (the full form of these tests: workloads/threads.py)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from workloads import threads
 
 import tacit
-from tacit.audit.faults import NoLock
 from tacit.errors import AlreadyRewarded, TacitError
 from tacit.policies import one_life
 from tacit.policies.registry import POLICIES, policy_class
 from tests.contracts.policies import PRIVATE, make, rounds
-from tests.scripts import benchmark
+from tests.mutants.faults import NoLock
 
 every_policy = pytest.mark.parametrize("name", list(POLICIES))
-
-
-threads = benchmark("threads")
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +57,7 @@ def test_without_the_lock_the_same_threads_find_rows_and_ticks_miscounted(monkey
 def test_four_threads_at_one_decision_leave_what_one_thread_leaves(name: str) -> None:
     """The same rewards in the same order of decisions, each sent by four threads: the state is a serial run's."""
     contexts, rewards = rounds(60)
-    serial, crowded = make(name, epsilon=_off(name)), make(name, epsilon=_off(name))
+    serial, crowded = make(name, **_without_noise(name)), make(name, **_without_noise(name))
     for arms, outcome in zip(contexts, rewards, strict=True):
         one = serial.select(arms)
         serial.update(one, float(outcome[one.arm]))
@@ -70,8 +67,8 @@ def test_four_threads_at_one_decision_leave_what_one_thread_leaves(name: str) ->
     assert crowded.fingerprint() == serial.fingerprint()
 
 
-def _off(name: str) -> float | None:
-    return None if policy_class(name).guarantee == "none" else math.inf
+def _without_noise(name: str) -> dict[str, Any]:
+    return {} if policy_class(name).guarantee == "none" else {"epsilon": math.inf}
 
 
 def _sent_by_all(policy: tacit.Policy, decision: tacit.Decision, reward: float) -> list[str]:

@@ -1,1 +1,0 @@
-"""kill -9 under load, again and again: `python -m benchmarks.kills`."""
