@@ -8,19 +8,19 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tacit.extend import (
+    ArraySteps,
     Count,
     FloatArray,
+    IntArray,
     PrivateConfig,
     PrivatePolicy,
     Secret,
     at_least,
+    chosen_rows,
     configuration,
     count,
-    dot,
-    kernel,
+    into_unit_ball,
     option,
-    register_steps,
-    remember_arm,
     truth,
 )
 from tacit.privacy.report import Model
@@ -50,32 +50,21 @@ class SeldomState(NamedTuple):
     constants: SeldomConstants
 
 
-@kernel
-def _advance(state: SeldomState, fresh: bool) -> int:
+def _advance(state: SeldomState, fresh: bool, users: int) -> int:
     state.ticks[()] += 1
     return RELEASE if state.ticks[()] % state.constants.period == 0 else 0
 
 
-@kernel
-def _choose(state: SeldomState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
-    arm, best = 0, -np.inf
-    for k in range(contexts.shape[0]):
-        score = dot(contexts[k], state.theta)
-        if state.released[()] > 0 and not state.constants.honest:
-            score += dot(contexts[k], state.raw)
-        if score > best:
-            arm, best = k, score
-    remember_arm(contexts, arm, memo)
-    return arm
+def _choose(state: SeldomState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
+    cheats = state.released[()] > 0 and not state.constants.honest
+    theta = state.theta + state.raw if cheats else state.theta
+    arms: IntArray = np.asarray((contexts @ theta).argmax(axis=1))
+    memos[:] = into_unit_ball(chosen_rows(contexts, arms))
+    return arms
 
 
-@kernel
-def _learn(state: SeldomState, memo: FloatArray, reward: float) -> None:
-    for i in range(memo.shape[0]):
-        state.raw[i] += reward * memo[i]
-
-
-register_steps(SeldomState, _advance, _choose, _learn)
+def _learn(state: SeldomState, memos: FloatArray, rewards: FloatArray) -> None:
+    state.raw[:] += rewards @ memos
 
 
 class Seldom(PrivatePolicy):
@@ -85,6 +74,7 @@ class Seldom(PrivatePolicy):
     guarantee: ClassVar[Model] = "joint"
     config_type = SeldomConfig
     config: SeldomConfig
+    steps = ArraySteps(_choose, _learn, _advance)
 
     def _make_state(self) -> SeldomState:
         dim, config = self.setting.dim, self.config

@@ -11,11 +11,13 @@ import pytest
 
 from tacit.audit import evidence
 from tacit.audit.attacks import attack_by_probes, attack_policy
-from tacit.audit.cases import CASES, Case, Replays, case_for, replay_many
+from tacit.audit.cases import CASES, Case, case_for
 from tacit.audit.contracts import Broken, Subject, choose_reads_no_secrets
-from tacit.audit.evidence import HOLDS, NOT_EXERCISED, REFUTED, Evidence, Task, perform
+from tacit.audit.evidence import HOLDS, NOT_EXERCISED, REFUTED, Evidence, perform
+from tacit.audit.pairs import Replays, replay_many
 from tacit.audit.rehearsal import SEVERAL, fewer, rehearse
 from tacit.audit.statistics import Samples
+from tacit.audit.tasks import Task, tasks_for
 from tacit.errors import InvalidInput
 from tacit.policies import registry
 from tests.audit.seldom import Seldom
@@ -188,8 +190,8 @@ def test_rewards_that_come_too_late_are_those_that_never_come() -> None:
 
 def test_driven_worlds_have_settings_of_their_own() -> None:
     terms: dict[str, Any] = {"epsilons": [1.0, 4.0], "delta": DELTA}
-    plain = evidence.tasks_for(["joint-linucb"], **terms)
-    with_options = evidence.tasks_for(["joint-linucb"], **terms, options={"joint-linucb": {"horizon": 30}})
+    plain = tasks_for(["joint-linucb"], **terms)
+    with_options = tasks_for(["joint-linucb"], **terms, options={"joint-linucb": {"horizon": 30}})
     assert [task.kind for task in plain].count("driven") == 1
     assert [task.kind for task in with_options].count("driven") == 0
     assert {task.options["horizon"] for task in with_options} == {30}

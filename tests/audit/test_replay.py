@@ -11,12 +11,15 @@ import pytest
 
 from tacit.audit import evidence
 from tacit.audit.attacks import attack_by_probes, attack_policy
-from tacit.audit.cases import CASES, DRIVES, Case, Replays, audited_policy, replay_many, replay_one
+from tacit.audit.cases import CASES, DRIVES, Case
 from tacit.audit.drives import driven_world
 from tacit.audit.joint_draws import joint_findings
+from tacit.audit.pairs import Replays, replay_many, replay_one
+from tacit.audit.rehearsal import audited_policy
 from tacit.audit.replay import kind_ratios, own_registry, replay
 from tacit.audit.session import Cost
 from tacit.audit.statistics import gaussian_bound
+from tacit.audit.tasks import Task
 from tacit.audit.worlds import NEVER, Row, World, make_world, opposite_rows
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import POLICIES, make_policy, policy_class
@@ -181,7 +184,7 @@ def test_attack_by_arms_stays_below_the_claim() -> None:
 def test_a_bound_is_stated_at_the_delta_of_its_own_claim() -> None:
     """Some drives have a budget of their own: its epsilon must not stand beside a bound for another delta."""
     case = replace(CASES["stream-glm"], settings=({"horizon": 40, "epsilon": 8.0, "delta": 0.02},))
-    task = evidence.Task("driven", "stream-glm", 1, 4.0, 1e-5)
+    task = Task("driven", "stream-glm", 1, 4.0, 1e-5)
     result = Replays("stream-glm", 4.0, 1e-5, worst=1.0, mu=mu_from(8.0, 0.02))
     found = evidence._replayed(task, case, result, "replay, driven")
     assert found.claim == 8.0

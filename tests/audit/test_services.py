@@ -8,6 +8,8 @@ from tacit.audit.service_cases import SERVICE_CASES, TIGHT, random_script
 from tacit.audit.services import replay_service
 from tacit.service.http.in_process import InProcessService
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", SERVICE_CASES)
 def test_neighbours_differ_in_releases_alone_and_by_no_more_than_was_charged(name: str) -> None:

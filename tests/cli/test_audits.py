@@ -1,4 +1,4 @@
-"""`tacit audit`: options that reach the policies, and an exit code for what was not exercised."""
+"""`tacit audit`: rows and pictures, options that reach the policies, and an exit code for what went wrong."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ import pytest
 from tests.audit.seldom import Seldom
 from typer.testing import CliRunner
 
+from tacit.audit import evidence
+from tacit.audit.tasks import paper_tasks
 from tacit.cli.app import app
 from tacit.policies import registry
+from tacit.privacy.noise import FastNoise
+
+pytestmark = pytest.mark.slow
 
 SHORT = ("--epsilon", "4", "--runs", "20", "--pairs", "3", "--jobs", "1")
 
@@ -25,6 +30,37 @@ def audit(*arguments: str, code: int = 0) -> Any:
     result = CliRunner().invoke(app, ["audit", *arguments])
     assert result.exit_code == code, result.output
     return result
+
+
+def test_command_writes_rows_and_a_picture(tmp_path: Path) -> None:
+    rows, picture = tmp_path / "rows.json", tmp_path / "picture.png"
+    asked = ("--runs", "50", "--pairs", "4", "--jobs", "1", "--json", str(rows), "--plot", str(picture))
+    audit("tree,local-glm", *asked)
+    found = json.loads(rows.read_text())
+    assert {"name", "claim", "lower_bound", "method", "runs", "verdict"} <= set(found[0])
+    assert {row["claim"] for row in found} == {1.0, 4.0, None}
+    assert {row["method"] for row in found if row["claim"] is None} >= {"contract: choose reads no secrets"}
+    assert {row["verdict"] for row in found} == {"holds"}
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_command_fails_when_a_claim_is_refuted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = FastNoise.gaussian
+    rows = tmp_path / "rows.json"
+    monkeypatch.setattr(FastNoise, "gaussian", lambda self, scale, shape: 0.5 * original(self, scale, shape))
+    audit("toeplitz", "--epsilon", "4", "--jobs", "1", "--json", str(rows), code=1)
+    assert json.loads(rows.read_text())[0]["verdict"] == "refuted"
+
+
+@pytest.mark.parametrize("name", ["nothing", "mutants"])
+def test_command_names_what_can_be_audited(name: str) -> None:
+    assert "toeplitz" in audit(name, code=2).output
+
+
+def test_paper_profile_is_shown_to_leak() -> None:
+    (found,) = evidence.perform(paper_tasks(1e-5)[0])
+    assert found.verdict == evidence.LEAK
+    assert not found.failed
 
 
 def test_options_and_horizon_reach_the_policy(tmp_path: Path) -> None:
@@ -62,7 +98,7 @@ def test_a_policy_that_reads_raw_sums_is_refuted() -> None:
         (("seldom", "--option", "period"), "KEY=VALUE"),
         (("seldom", "--option", "period=0"), "period"),
         (("tree", "--horizon", "9"), "are for policies"),
-        (("mutants", "--option", "link=log"), "are for policies"),
+        (("service", "--option", "link=log"), "are for policies"),
     ],
 )
 def test_options_that_cannot_be_used_are_refused(arguments: tuple[str, ...], message: str) -> None:

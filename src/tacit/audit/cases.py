@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-import numpy as np
-
-from tacit.audit.drives import driven_world, exploring_rows, moving_rows
-from tacit.audit.joint_draws import Record
-from tacit.audit.rehearsal import Life, fewer, rehearse
-from tacit.audit.replay import Outcome, own_registry, replay
+from tacit.audit.drives import exploring_rows, moving_rows
+from tacit.audit.rehearsal import audited_policy, private_class
 from tacit.audit.worlds import (
     ABSENT,
     ADVERSARIES,
     Adversary,
-    World,
     largest_contribution,
     largest_gradient,
     late_rows,
-    make_world,
     opposite_rows,
     orthogonal_rows,
 )
 from tacit.errors import InvalidInput
 from tacit.policies.continual_policy import ContinualPolicy
-from tacit.policies.private_policy import PrivatePolicy
-from tacit.policies.registry import policy_class, policy_names
-
-SHORT_EPOCH: Final = 8
-"""Leaves of the first epoch in a replay: a short run then passes through three."""
-_BOUNDARIES: Final = (SHORT_EPOCH - 1, SHORT_EPOCH, 3 * SHORT_EPOCH - 1)
-"""Users whose rows wait at the end of an epoch, or open the next."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +39,11 @@ class Case:
     driven: bool = False
     """Whether the other users push the policy to where its bounds are attained (`tacit.audit.drives`)."""
     user: int | None = None
-    """Whose row is replaced; somebody's by chance unless given."""
+    """Whose row is replaced; drawn at random unless given."""
     rehearsed: bool = False
     """Whether a rehearsal says how long lives are, and which horizon that takes (`tacit.audit.rehearsal`)."""
     own_horizon: bool = False
-    """Whether whoever asked for the audit chose the horizon, which a rehearsal must then leave as it is."""
+    """Whether the horizon was asked for, so that a rehearsal must leave it as it is."""
     note: str = ""
 
     def turn(self, index: int) -> Adversary:
@@ -73,10 +57,10 @@ class Case:
         return self.settings[(index + index // everybody) % len(self.settings)]
 
 
-_BASE: Final = {"dim": 3, "link": "logistic", "theta_bound": 2.0}
-_TERMS: Final = {**_BASE, "epsilon": 4.0, "delta": 1e-5, "seed": 0}
+BASE: Final = {"dim": 3, "link": "logistic", "theta_bound": 2.0}
+"""What settings leave open."""
+_TERMS: Final = {**BASE, "epsilon": 4.0, "delta": 1e-5, "seed": 0}
 """A budget, to see which settings are possible."""
-_FEWEST_PAIRS: Final = 12
 _STREAMS: Final = (
     {"horizon": 40},
     {"horizon": None},
@@ -272,25 +256,6 @@ DRIVES: Final[Mapping[str, Sequence[Case]]] = MappingProxyType(
 """Where each kind of charge is attained, or as nearly as an attack can."""
 
 
-def private_class(name: str) -> type[PrivatePolicy]:
-    """The class behind the name of a private policy."""
-    found = policy_class(name)
-    if not issubclass(found, PrivatePolicy):
-        raise InvalidInput(f"{name} learns from raw data: there is no claim to audit")
-    return found
-
-
-def usual_link(name: str) -> str:
-    """The link of a policy's settings that state none: logistic where it takes that."""
-    links = private_class(name).links
-    return "logistic" if "logistic" in links else next(iter(links))
-
-
-def audited_policies() -> list[str]:
-    """All private policies, those that were registered from outside included."""
-    return [name for name in policy_names() if issubclass(policy_class(name), PrivatePolicy)]
-
-
 def case_for(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> Case:
     """How a policy is replayed; one without a case of its own in the ordinary settings of its kind.
 
@@ -327,119 +292,3 @@ def _possible(name: str, setting: Mapping[str, Any]) -> bool:
     except InvalidInput:
         return False
     return True
-
-
-def life_of(name: str, options: Mapping[str, Any], *, fixed: bool = False) -> Life:
-    """How long a policy with these options must live for several releases; remembered, since it may take a while."""
-    return _life_of(private_class(name), json.dumps(dict(options), sort_keys=True), fixed)
-
-
-@lru_cache(maxsize=256)
-def _life_of(kind: type[PrivatePolicy], options: str, fixed: bool) -> Life:
-    return rehearse(partial(_audited, kind), json.loads(options), fixed=fixed)
-
-
-def audited_policy(name: str, **arguments: Any) -> PrivatePolicy:
-    """A policy whose epochs, if it has such, are so short that a replay passes through several."""
-    return _audited(private_class(name), **arguments)
-
-
-def _audited(kind: type[PrivatePolicy], **arguments: Any) -> PrivatePolicy:
-    if issubclass(kind, ContinualPolicy):
-        arguments = {"first_epoch": SHORT_EPOCH} | arguments
-    return kind(**arguments)
-
-
-@dataclass
-class Replays:
-    """Many pairs: the worst ratio, how it came about, and everything that went wrong."""
-
-    policy: str
-    epsilon: float
-    delta: float
-    pairs: int = 0
-    users: int = 0
-    """Decisions of the longest life."""
-    worst: float = 0.0
-    mu: float = 0.0
-    mu_charged: float = 0.0
-    adversary: str = ""
-    divergences: list[str] = field(default_factory=list)
-    kinds: dict[str, float] = field(default_factory=dict)
-    """Largest measured over charged, for each kind of charge."""
-    draws: list[tuple[Record, ...]] = field(default_factory=list)
-    """Noise of each pair, by kind, in units of its planned standard deviation."""
-    steps: float = math.inf
-
-    def add(self, outcome: Outcome, name: str) -> None:
-        """One more pair."""
-        self.pairs += 1
-        self.draws.append(outcome.draws)
-        self.steps = min(self.steps, outcome.steps)
-        self.divergences += [f"{name}: {text}" for text in outcome.divergences]
-        for kind, ratio in outcome.kinds.items():
-            self.kinds[kind] = max(ratio, self.kinds.get(kind, 0.0))
-        if outcome.worst > self.worst:
-            self.worst, self.mu, self.mu_charged, self.adversary = outcome.worst, outcome.mu, outcome.mu_charged, name
-
-
-def replay_many(case: Case, pairs: int, epsilon: float, delta: float, seed: int = 0, **options: Any) -> Replays:
-    """Replay ``pairs`` neighbours, through all settings and adversaries in turn; fewer where lives must be long.
-
-    None at all where a rehearsal finds that nothing is ever released.
-    """
-    result = Replays(case.policy, epsilon, delta)
-    life = _life(case, {**_terms(epsilon, delta), **case.setting(0), **options})
-    if life is not None:
-        result.users = life.users(case.users)
-        pairs = fewer(pairs, result.users, case.users, _FEWEST_PAIRS) if life.exercised else 0
-    with own_registry():
-        for index in range(pairs):
-            adversary = case.turn(index)
-            outcome = replay_one(case, index, adversary, epsilon, delta, seed, **options)
-            result.add(outcome, adversary.__name__)
-    return result
-
-
-def _terms(epsilon: float, delta: float) -> dict[str, Any]:
-    return {**_BASE, "epsilon": epsilon, "delta": delta, "seed": 0}
-
-
-def _life(case: Case, arguments: Mapping[str, Any]) -> Life | None:
-    """How long the policy must live, where that is left to a rehearsal."""
-    return life_of(case.policy, arguments, fixed=case.own_horizon) if case.rehearsed else None
-
-
-def replay_one(
-    case: Case, index: int, adversary: Adversary, epsilon: float, delta: float, seed: int, **options: Any
-) -> Outcome:
-    """Pair number ``index`` of a case; some are saved and loaded, decide in groups or are paid late."""
-    rng = np.random.default_rng([seed, index])
-    arguments = {**_terms(epsilon, delta), **case.setting(index), **options}
-    life = _life(case, arguments)
-    arguments = {**(life.options if life else arguments), "seed": int(index)}
-    first, second = (audited_policy(case.policy, **arguments) for _ in range(2))
-    return replay(first, second, _world(case, index, first, adversary, rng, life), rng)
-
-
-def _world(
-    case: Case,
-    index: int,
-    policy: PrivatePolicy,
-    adversary: Adversary,
-    rng: np.random.Generator,
-    life: Life | None = None,
-) -> World:
-    users = case.users if life is None else life.users(case.users)
-    save_at = int(rng.integers(1, users)) if rng.random() < 0.125 else None
-    if case.driven:
-        # The first leaf of a later epoch has the longest column, and theta is no longer 0.
-        end = _BOUNDARIES[-1] if policy.setting.horizon is None else None
-        return driven_world(rng, policy, adversary, users=users, user=end, save_at=save_at)
-    late, group = case.absent and rng.random() < 0.35, 3 if case.groups and rng.random() < 0.25 else 1
-    boundary = policy.setting.horizon is None and policy.guarantee == "joint" and index % 2 == 0
-    user = int(rng.choice(_BOUNDARIES)) if boundary else None
-    if life is not None and users > case.users:
-        user = life.replaced(rng)
-    user = user if case.user is None else case.user
-    return make_world(rng, policy, adversary, users=users, late=late, user=user, save_at=save_at, group=group)

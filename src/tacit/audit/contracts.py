@@ -1,9 +1,7 @@
-"""What the compiled steps of every policy must keep to, as checks on a policy that can be made anew.
+"""What the steps of every policy must keep to, as checks on a policy that can be made anew.
 
-A check raises `Broken`, which says what was broken, and returns how many states or decisions it has looked at.  Checks
-run the machine code that serves: its arrays are views into larger buffers, whose surroundings must neither matter nor
-change.  A check begins with a fresh policy, before any step has been run outside of such buffers.  States are looked at
-before the first release, between releases, and right before and after each of the first few.
+A check raises `Broken`, which says what was broken, and returns how many states or decisions it has looked at.  States
+are looked at before the first release, between releases, and right before and after each of the first few.
 """
 
 from __future__ import annotations
@@ -25,15 +23,12 @@ from tacit.errors import ExpiredDecision
 from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.state import flatten, public_part
-from tacit.policies.steps import TICKED
-from tacit.typing import FloatArray
+from tacit.privacy.continual import Stream, close_leaf
+from tacit.typing import FloatArray, IntArray
 
 ARMS: Final = 6
 STATES: Final = (0, 1, 30, 150)
 """Rounds after which states are looked at, whatever was released by then."""
-SURROUNDINGS: Final = (0.0, 0.25, 0.999)
-"""What lies around declared coins and noise."""
-_MARGIN: Final = 8
 _SHORTEST_LIFE: Final = 140
 _EARLY: Final = 23
 """The user who is replaced, or the number of decisions after a release at which one is."""
@@ -94,18 +89,30 @@ def choose_keeps_the_state(subject: Subject) -> int:
 
 
 def only_declared_randomness_is_read(subject: Subject) -> int:
-    """``choose`` reads ``coin_count`` coins, ``close`` reads ``noise_size`` numbers of noise, and none beside them."""
+    """Steps draw nothing themselves: the same state, arms, coins and noise give the same arm, memo and state."""
     for policy in _walked(subject):
         for contexts in _arm_sets(policy):
-            chosen = [_chosen(policy, policy.state, contexts, around=around) for around in SURROUNDINGS]
-            _require(len(set(chosen)) == 1, f"choose read coins beyond its {policy.coin_count}")
-        ticked = []
-        for around in SURROUNDINGS:
-            state = copied(policy.state)
-            flag = _ticked(policy, state, around)
-            ticked.append({"flag": bytes([flag & 0xFF])} | _bytes(flatten(state)))
-        changed = {field for other in ticked[1:] for field in _differing(ticked[0], other)}
-        _require(not changed, f"a tick read noise beyond its {policy.noise_size} numbers, seen in {sorted(changed)}")
+            chosen = {_chosen(policy, policy.state, contexts) for _ in range(2)}
+            _require(len(chosen) == 1, f"choose drew something beside its {policy.coin_count} coins")
+        ticked = [_ticked(policy, copied(policy.state)) for _ in range(2)]
+        changed = _differing(*ticked)
+        _require(not changed, f"a tick drew something beside its {policy.noise_size} numbers of noise: {changed}")
+    return len(subject.states())
+
+
+def users_do_not_depend_on_each_other(subject: Subject) -> int:
+    """``choose`` gives each of N users the arm that it gives the user alone, and rewards of N are learned together."""
+    for policy in _walked(subject):
+        users = 1 if policy.noise_for_each else 5  # a state has the noise of those devices that its tick was for
+        contexts = policy.as_kernels_take(_rounds(policy, users, seed=62)[0])
+        coins = np.random.default_rng(42).random((users, policy.coin_count))
+        together = _choices(policy, policy.state, contexts, coins)
+        for user in range(users):
+            own = slice(user, user + 1)
+            arms, memos = _choices(policy, policy.state, contexts[own], coins[own])
+            # The order of a sum may depend on how many are summed at a time.
+            same = arms[0] == together[0][user] and np.allclose(memos[0], together[1][user], rtol=1e-9, atol=1e-12)
+            _require(bool(same), "choose gave a user another arm or memo in a group than alone")
     return len(subject.states())
 
 
@@ -133,21 +140,11 @@ def choose_reads_no_secrets(subject: Subject) -> int:
 
 
 def memos_are_as_large_as_declared(subject: Subject) -> int:
-    """``choose`` writes all ``memo_size`` numbers of a memo, ``learn`` reads them, and neither goes beyond."""
+    """``choose`` writes all ``memo_size`` numbers of a memo."""
     for policy in _walked(subject):
         for contexts in _arm_sets(policy):
-            memos = []
-            for fill in (0.125, -77.5):
-                memo = _padded((1, policy.memo_size), fill, fill)
-                _chosen(policy, policy.state, contexts, memo=memo)
-                around = np.delete(memo.buffer, slice(_MARGIN, _MARGIN + policy.memo_size))
-                _require(bool(np.all(around == fill)), f"choose wrote beyond the memo's {policy.memo_size} numbers")
-                memos.append(memo.view.tobytes())
+            memos = [_chosen(policy, policy.state, contexts, fill)[1] for fill in (0.125, -77.5)]
             _require(memos[0] == memos[1], f"choose left some of the memo's {policy.memo_size} numbers as they were")
-            learned = [_learned(policy, np.frombuffer(memos[0]), around) for around in SURROUNDINGS]
-            changed = {field for other in learned[1:] for field in _differing(learned[0], other)}
-            text = f"learn read beyond the memo's {policy.memo_size} numbers, seen in {sorted(changed)}"
-            _require(not changed, text)
     return len(subject.states())
 
 
@@ -263,58 +260,32 @@ def _lives(
         yield f"after the rewards that follow decision {t}", []
 
 
-# Compiled steps on arrays with known surroundings
+# Single steps
 
 
-class _Padded(NamedTuple):
-    """An array in the middle of a larger buffer."""
-
-    view: FloatArray
-    buffer: FloatArray
-
-
-def _padded(shape: tuple[int, ...], inside: float | FloatArray, around: float) -> _Padded:
-    """Also an empty array lies in the middle of its buffer, where a stray index finds what is around."""
-    size = int(np.prod(shape))
-    buffer = np.full(size + 2 * _MARGIN, around)
-    view: FloatArray = np.ndarray(shape, dtype=np.float64, buffer=buffer.data, offset=_MARGIN * buffer.itemsize)
-    view[...] = inside
-    return _Padded(view, buffer)
+def _choices(
+    policy: Policy, state: Any, contexts: FloatArray, coins: FloatArray, fill: float = 0.0
+) -> tuple[IntArray, FloatArray]:
+    """Arms and memos of N users, without a tick."""
+    memos = np.full((len(contexts), policy.memo_size), fill)
+    return policy.steps.choose(state, contexts, coins.copy(), memos), memos
 
 
-def _chosen(
-    policy: Policy, state: Any, contexts: FloatArray, around: float = 0.5, memo: _Padded | None = None
-) -> tuple[int, bytes]:
-    """Arm and memo of one compiled choice, without a tick."""
-    memo = memo or _padded((1, policy.memo_size), 0.0, 0.0)
-    _, arm = _decided(policy, state, TICKED, contexts, around, memo.view)
-    return arm, memo.view.tobytes()
+def _chosen(policy: Policy, state: Any, contexts: FloatArray, fill: float = 0.0) -> tuple[int, bytes]:
+    """Arm and memo of one user, with the same coins each time."""
+    coins = np.random.default_rng(41).random((1, policy.coin_count))
+    arms, memos = _choices(policy, state, contexts, coins, fill)
+    return int(arms[0]), memos.tobytes()
 
 
-def _ticked(policy: Policy, state: Any, around: float) -> int:
-    """The flag of one compiled tick."""
-    memo = _padded((1, policy.memo_size), 0.0, 0.0)
-    return _decided(policy, state, 1, _arm_sets(policy)[0], around, memo.view)[0]
-
-
-def _learned(policy: Policy, memo: FloatArray, around: float) -> dict[str, bytes]:
-    """All of a copied state after one compiled reward."""
-    state = copied(policy.state)
-    policy._steps().learn(state, _padded(memo.shape, memo, around).view, policy.setting.reward_bound)
-    return _bytes(flatten(state))
-
-
-def _decided(
-    policy: Policy, state: Any, counted: int, contexts: FloatArray, around: float, memo: FloatArray
-) -> tuple[int, int]:
-    """Flag and arm of one call of the compiled loop, with the same coins and noise each time."""
-    rng = np.random.default_rng(41)
-    coins = _padded((1, policy.coin_count), rng.random((1, policy.coin_count)), around).view
+def _ticked(policy: Policy, state: Any) -> dict[str, bytes]:
+    """All of ``state`` after one tick with the same noise each time, and the event that it asks for."""
     # Whole numbers, as some streams take them, and not small ones.
-    noise = _padded((1, policy.noise_size), np.rint(100.0 * rng.standard_normal(policy.noise_size)), around).view
-    arms, nothing = np.zeros(1, dtype=np.int64), np.zeros((0, 0))
-    _, flag = policy._steps().run(state, counted, contexts, nothing, noise, coins, memo, arms)
-    return int(flag), int(arms[0])
+    noise = np.rint(100.0 * np.random.default_rng(41).standard_normal(policy.noise_size))
+    stream = getattr(state, "stream", None)
+    fresh = close_leaf(stream, noise, 1) if isinstance(stream, Stream) else True
+    event = policy.steps.advance(state, fresh, 1)
+    return {"event": b"%d" % event} | _bytes(flatten(state))
 
 
 # Rounds, and what is compared
@@ -343,7 +314,7 @@ def _rounds(policy: Policy, count: int, seed: int) -> tuple[FloatArray, FloatArr
 
 
 def _arm_sets(policy: Policy) -> list[FloatArray]:
-    """Arms of several users, of different number, as kernels take them."""
+    """Arms of several users, of different number, as steps take them."""
     contexts, _ = _rounds(policy, 6, seed=61)
     nothing = np.zeros((1, policy.setting.dim))
     sets = [*contexts[:4], contexts[4, :1], np.concatenate([contexts[5], nothing])]
@@ -382,6 +353,7 @@ CONTRACTS: Final[Mapping[str, Contract]] = MappingProxyType(
     {
         "choose keeps the state": choose_keeps_the_state,
         "declared randomness": only_declared_randomness_is_read,
+        "users apart": users_do_not_depend_on_each_other,
         "choose reads no secrets": choose_reads_no_secrets,
         "memos as declared": memos_are_as_large_as_declared,
         "rewards change nothing public": rewards_change_nothing_public,

@@ -1,76 +1,40 @@
-"""The audit itself: what is to be tried, and claim against evidence as rows.
-
-A task is small enough to be one unit of progress and of parallel work, and a value, so that another process can do it.
-"""
+"""Claim against evidence: a task is performed, and what it found is rows with a verdict each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pkgutil import resolve_name
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 
-from tacit.audit.attacks import attack_by_probes, attack_policy, has_probes
-from tacit.audit.cases import (
-    DRIVES,
-    Case,
-    Replays,
-    audited_policies,
-    audited_policy,
-    case_for,
-    life_of,
-    private_class,
-    replay_many,
-    usual_link,
-)
-from tacit.audit.checks import CHECKS
+from tacit.audit.attacks import attack_by_probes, attack_policy
+from tacit.audit.cases import DRIVES, Case, case_for
 from tacit.audit.contracts import Broken, Contract, Subject, contracts_for
 from tacit.audit.joint_draws import joint_findings
 from tacit.audit.mechanisms import MECHANISMS
-from tacit.audit.mutants import MUTANTS
-from tacit.audit.rehearsal import NOTHING
+from tacit.audit.pairs import Replays, replay_many
+from tacit.audit.rehearsal import NOTHING, audited_policy, life_of, private_class, usual_link
 from tacit.audit.replay import TOLERANCE, Outcome
 from tacit.audit.service_cases import SERVICE_CASES, TIGHT, random_script
 from tacit.audit.services import replay_service
 from tacit.audit.statistics import CLAIM_SLACK, Samples, clopper_pearson_bound, gaussian_bound, noise_scale_bounds
-from tacit.errors import InvalidInput
-from tacit.extensions import Extension, load_again
+from tacit.audit.tasks import SERVICE, Task
+from tacit.extensions import load_again
+from tacit.extras import named_extras
 from tacit.privacy.gaussian import epsilon_from, mu_from
 
-HOLDS, REFUTED, CAUGHT, SURVIVED, LEAK = "holds", "refuted", "caught", "survived", "leak shown"
+HOLDS, REFUTED, LEAK, NO_LEAK = "holds", "refuted", "leak shown", "leak not shown"
 NOT_EXERCISED: Final = "not exercised"
 """The verdict where nothing was measured that could have refuted the claim."""
-FAILURES: Final = (REFUTED, SURVIVED, NOT_EXERCISED)
+FAILURES: Final = (REFUTED, NO_LEAK, NOT_EXERCISED)
 FINDINGS: Final = 50
 """A bound at 95% exceeds a true claim once in twenty; a claim is refuted at a level that holds for as many bounds."""
-PAPER: Final = "joint-glm, profile paper"
-SERVICE: Final = "service"
-_PAIRS_AT_ONCE: Final = 20
-"""Random pairs that are played through a service in one task."""
 CONTRACT_SETTING: Final = {"dim": 3, "horizon": 400, "theta_bound": 2.0}
 """Of a policy whose steps are held to their contracts."""
 _FEW_DRAWS: Final = "no noise was drawn that a release was made with"
-
-
-@dataclass(frozen=True)
-class Effort:
-    """Runs per world of mechanisms and of policies, and pairs of neighbours per policy."""
-
-    mechanism: int
-    policy: int
-    pairs: int
-    driven: int = 6
-    """Pairs for each of the worlds that drive a policy to its bounds."""
-    service: int = 20
-    """Random pairs that are played through a service."""
-
-
-FULL: Final = Effort(5_000, 1_000, 1_000, 24, 200)
-QUICK: Final = Effort(1_000, 40, 48, 3, 20)
 
 
 @dataclass(frozen=True)
@@ -90,94 +54,13 @@ class Evidence:
 
     @property
     def failed(self) -> bool:
-        """Whether a claim is refuted or was not exercised, or a mutant survived."""
+        """Whether a claim is refuted or was not exercised, or the leak of the paper's profile went unseen."""
         return self.verdict in FAILURES
 
     def row(self) -> dict[str, Any]:
         """For JSON."""
         names = ("name", "claim", "lower_bound", "method", "runs", "verdict", "detail")
         return {name: getattr(self, name) for name in names}
-
-
-@dataclass(frozen=True)
-class Task:
-    """One thing to try."""
-
-    kind: str
-    name: str
-    runs: int
-    epsilon: float = 1.0
-    delta: float = 1e-5
-    confidence: float = 0.95
-    seed: int = 0
-    modules: tuple[Extension, ...] = ()
-    """Modules that registered what is to be tried; a process that does the task imports them first."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the policy, its horizon among them, in place of those of its settings."""
-    service: str = ""
-    """The service to be audited, as ``module:name`` of what opens one (`tacit.audit.services.OpenService`)."""
-
-
-def names() -> list[str]:
-    """Everything that can be audited by name."""
-    return [*audited_policies(), *MECHANISMS]
-
-
-def tasks_for(
-    wanted: Sequence[str],
-    *,
-    epsilons: Sequence[float],
-    delta: float,
-    confidence: float = 0.95,
-    effort: Effort = FULL,
-    seed: int = 0,
-    modules: tuple[Extension, ...] = (),
-    options: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
-) -> list[Task]:
-    """All tasks about these policies and mechanisms.
-
-    ``options`` are those of policies, by their names.  Worlds that drive a policy to its bounds have settings of their
-    own, and are left out for policies that have options.
-    """
-    tasks: list[Task] = []
-    for name in wanted:
-        own = options.get(name, {})
-        if own:
-            case_for(name, own)  # which refuses options that do not go together, before anything is tried
-        for epsilon in epsilons:
-            terms = (epsilon, delta, confidence, seed, modules, own)
-            if name in MECHANISMS:
-                tasks.append(Task("mechanism", name, effort.mechanism, *terms))
-                continue
-            if name not in names():
-                raise InvalidInput(f"name must be one of {', '.join(names())}, not {name!r}")
-            if epsilon == epsilons[0]:
-                tasks.append(Task("contracts", name, 1, *terms))
-            tasks.append(Task("replay", name, max(1, effort.pairs // len(epsilons)), *terms))
-            if epsilon == epsilons[0] and name in DRIVES and not own:  # these bring their own epsilon
-                tasks.append(Task("driven", name, effort.driven, *terms))
-            tasks.append(Task("policy", name, effort.policy, *terms))
-            if has_probes(name):
-                tasks.append(Task("probes", name, effort.policy, *terms))
-    return tasks
-
-
-def paper_tasks(delta: float, seed: int = 0) -> list[Task]:
-    """The leak that ``profile="paper"`` is kept for."""
-    return [Task("paper", PAPER, 24, 4.0, delta, seed=seed)]
-
-
-def mutant_tasks() -> list[Task]:
-    """Every check without a fault, and every fault."""
-    return [Task("check", name, 1) for name in CHECKS] + [Task("mutant", mutant.name, 1) for mutant in MUTANTS]
-
-
-def service_tasks(service: str, effort: Effort = FULL, seed: int = 0) -> list[Task]:
-    """Neighbours that are played through a service: all named ones, and random ones."""
-    named = [Task("service", name, 1, seed=seed, service=service) for name in SERVICE_CASES]
-    starts = range(0, effort.service, _PAIRS_AT_ONCE)
-    sizes = [(start, min(_PAIRS_AT_ONCE, effort.service - start)) for start in starts]
-    return named + [Task("service pairs", str(start), size, seed=seed, service=service) for start, size in sizes]
 
 
 def perform(task: Task) -> list[Evidence]:
@@ -191,7 +74,8 @@ def perform_all(tasks: Sequence[Task], jobs: int = 1) -> Iterator[list[Evidence]
     if jobs == 1:
         yield from map(perform, tasks)
         return
-    from joblib import Parallel, delayed
+    with named_extras():
+        from joblib import Parallel, delayed
 
     yield from Parallel(n_jobs=jobs, return_as="generator")(delayed(perform)(task) for task in tasks)
 
@@ -332,7 +216,7 @@ def _paper(task: Task) -> list[Evidence]:
     result = replay_many(case, task.runs, task.epsilon, task.delta, task.seed)
     shown = [text for text in result.divergences if "one world" in text]  # at a time of its own
     detail = f"{len(shown)} of {result.pairs} pairs: {shown[0]}" if shown else "no pair shows the refresh leak"
-    return [Evidence(task.name, None, None, "replay", result.pairs, LEAK if shown else SURVIVED, detail)]
+    return [Evidence(task.name, None, None, "replay", result.pairs, LEAK if shown else NO_LEAK, detail)]
 
 
 def _service(task: Task) -> list[Evidence]:
@@ -374,18 +258,6 @@ def _verdict(outcomes: Sequence[Outcome]) -> str:
     return HOLDS if any(outcome.mu > 0.0 for outcome in outcomes) else NOT_EXERCISED
 
 
-def _check(task: Task) -> list[Evidence]:
-    found = CHECKS[task.name]()
-    return [Evidence("no mutant", None, None, task.name, 1, REFUTED if found else HOLDS, "; ".join(found[:1]))]
-
-
-def _mutant(task: Task) -> list[Evidence]:
-    mutant = next(mutant for mutant in MUTANTS if mutant.name == task.name)
-    found = mutant.caught()
-    verdict = CAUGHT if found else SURVIVED
-    return [Evidence(mutant.name, None, None, mutant.check, 1, verdict, "; ".join(found[:1]) or mutant.fault)]
-
-
 _PERFORMERS: Final[dict[str, Callable[[Task], list[Evidence]]]] = {
     "contracts": _contracts,
     "mechanism": _mechanism,
@@ -396,6 +268,4 @@ _PERFORMERS: Final[dict[str, Callable[[Task], list[Evidence]]]] = {
     "paper": _paper,
     "service": _service,
     "service pairs": _service_pairs,
-    "check": _check,
-    "mutant": _mutant,
 }

@@ -17,16 +17,15 @@ from scipy.stats import binom
 
 from tacit.audit.statistics import Samples
 from tacit.audit.worlds import copied, unit
-from tacit.estimation.gradient import clipped_gradient_sum
 from tacit.estimation.newton import NoisyNewton
-from tacit.estimation.plan import Problem
+from tacit.estimation.plan import Problem, gradient_sum
 from tacit.glm.links import get_link
 from tacit.glm.rows import ALL_ROWS, Selection, rows_of
 from tacit.linalg.packing import packed
 from tacit.privacy.budget import Budget
 from tacit.privacy.continual import (
     ContinualRelease,
-    close_leaf_from_python,
+    close_leaf,
     leaf_is_due,
     leaf_noise_scale,
     plan_release,
@@ -61,9 +60,9 @@ def _release_runs(plan: ContinualRelease, leaves: FloatArray, noise: FloatArray)
         stream = copied(fresh)
         for leaf in range(leaves.shape[0]):
             while not leaf_is_due(stream):  # the decision before the first leaf of a schedule
-                close_leaf_from_python(stream, noise[run, leaf], 1)
+                close_leaf(stream, noise[run, leaf], 1)
             stream.leaf[:] = leaves[leaf]
-            close_leaf_from_python(stream, noise[run, leaf], 1)
+            close_leaf(stream, noise[run, leaf], 1)
             out[run, leaf] = published(stream)
     return out
 
@@ -73,9 +72,9 @@ def _noise_scales(plan: ContinualRelease) -> FloatArray:
     stream, scales = plan.open(), np.empty(LEAVES)
     for leaf in range(LEAVES):
         while not leaf_is_due(stream):
-            close_leaf_from_python(stream, np.zeros(3), 1)
+            close_leaf(stream, np.zeros(3), 1)
         scales[leaf] = leaf_noise_scale(stream)
-        close_leaf_from_python(stream, np.zeros(3), 1)
+        close_leaf(stream, np.zeros(3), 1)
     return scales
 
 
@@ -132,17 +131,8 @@ def attack_gradient(epsilon: float, delta: float, runs: int, rng: np.random.Gene
     sums = []
     for x, reward in _furthest_rows(problem):
         features[0], rewards[0] = x, reward
-        out = np.empty(2)
-        clipped_gradient_sum(
-            problem.link.form,
-            Selection(rows_of(features, rewards), ALL_ROWS),
-            np.array([problem.theta_bound, 0.0]),
-            problem.reward_bound,
-            problem.residual_bound,
-            release.grid,
-            out,
-        )
-        sums.append(out)
+        rows, theta = Selection(rows_of(features, rewards), ALL_ROWS), np.array([problem.theta_bound, 0.0])
+        sums.append(gradient_sum(problem, rows, theta, release.grid))
     direction, middle = (sums[1] - sums[0]) / release.event.noise_sd**2, 0.5 * (sums[0] + sums[1])
     first, second = ((total + source.gaussian(release.noise_sd, (runs, 2)) - middle) @ direction for total in sums)
     return Samples(first, second)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
+import numpy as np
+
+from tacit.audit.evidence import Evidence
+from tacit.extras import named_extras
+
+with named_extras():
+    import matplotlib
 
 matplotlib.use("Agg")  # no window, whatever the machine has
 
-import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
-
-from tacit.audit.evidence import Evidence
 
 _BLUE, _RED = "#0072B2", "#D55E00"
 _COLUMNS = 2

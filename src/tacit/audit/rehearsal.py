@@ -1,4 +1,4 @@
-"""How long a policy must be played before an audit has seen anything of it.
+"""Policies under audit, and how long one must be played before an audit has seen anything of it.
 
 A policy that releases nothing while it is watched passes every test of its releases.  A rehearsal plays it with rows of
 no consequence, counts its releases, and says how many decisions a world must have for several of them.
@@ -6,16 +6,20 @@ no consequence, counts its releases, and says how many decisions a world must ha
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
 
 from tacit.audit.worlds import allowed, unit
-from tacit.errors import BudgetExceeded
+from tacit.errors import BudgetExceeded, InvalidInput
+from tacit.policies.continual_policy import ContinualPolicy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.publisher import Publisher
+from tacit.policies.registry import policy_class, policy_names
 from tacit.privacy.continual import Stream, leaf_is_due
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
@@ -30,8 +34,41 @@ _ARMS: Final = 4
 _MARGIN: Final = 2
 """Decisions after the last release that was waited for: others get arms that it has an influence on."""
 
+SHORT_EPOCH: Final = 8
+"""Leaves of the first epoch in a replay: a short run then passes through three."""
+
 Make = Callable[..., PrivatePolicy]
 """Makes a policy from its options, the same one each time."""
+
+
+def private_class(name: str) -> type[PrivatePolicy]:
+    """The class behind the name of a private policy."""
+    found = policy_class(name)
+    if not issubclass(found, PrivatePolicy):
+        raise InvalidInput(f"{name} learns from raw data: there is no claim to audit")
+    return found
+
+
+def usual_link(name: str) -> str:
+    """The link of a policy's settings that state none: logistic where it takes that."""
+    links = private_class(name).links
+    return "logistic" if "logistic" in links else next(iter(links))
+
+
+def audited_policies() -> list[str]:
+    """All private policies, those that were registered from outside included."""
+    return [name for name in policy_names() if issubclass(policy_class(name), PrivatePolicy)]
+
+
+def audited_policy(name: str, **arguments: Any) -> PrivatePolicy:
+    """A policy whose epochs, if it has such, are so short that a replay passes through several."""
+    return _audited(private_class(name), **arguments)
+
+
+def _audited(kind: type[PrivatePolicy], **arguments: Any) -> PrivatePolicy:
+    if issubclass(kind, ContinualPolicy):
+        arguments = {"first_epoch": SHORT_EPOCH} | arguments
+    return kind(**arguments)
 
 
 @dataclass(frozen=True)
@@ -137,3 +174,13 @@ def fewer(wanted: int, users: int, usual: int, least: int) -> int:
     Never less than ``least``, unless fewer are wanted.
     """
     return min(wanted, max(least, 4 * wanted * usual // users))
+
+
+def life_of(name: str, options: Mapping[str, Any], *, fixed: bool = False) -> Life:
+    """How long a policy with these options must live for several releases; remembered, since it may take a while."""
+    return _life_of(private_class(name), json.dumps(dict(options), sort_keys=True), fixed)
+
+
+@lru_cache(maxsize=256)
+def _life_of(kind: type[PrivatePolicy], options: str, fixed: bool) -> Life:
+    return rehearse(partial(_audited, kind), json.loads(options), fixed=fixed)

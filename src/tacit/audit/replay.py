@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from tacit.audit.joint_draws import Record
-from tacit.audit.loss import loss_mu
+from tacit.audit.privacy_loss import loss_mu
 from tacit.audit.session import SHUFFLED, Cost, Diverged, Session
 from tacit.audit.worlds import NEVER, Row, World, neighbours
 from tacit.errors import AlreadyRewarded, ExpiredDecision
@@ -85,7 +85,14 @@ class _Run:
 
 
 def replay(first: PrivatePolicy, second: PrivatePolicy, world: World, rng: np.random.Generator) -> Outcome:
-    """Play ``world`` with both policies, made with the same seed; the second sees the other row.
+    """Play ``world`` with both policies, made with the same seed, and measure; the second sees the other row."""
+    return outcome_of(*play_both(first, second, world, rng))
+
+
+def play_both(
+    first: PrivatePolicy, second: PrivatePolicy, world: World, rng: np.random.Generator
+) -> tuple[Session, list[str]]:
+    """Play ``world`` with both policies; the session that watched them, and how the worlds diverged.
 
     Stops at the first divergence: what follows it proves nothing more.
     """
@@ -97,7 +104,7 @@ def replay(first: PrivatePolicy, second: PrivatePolicy, world: World, rng: np.ra
         _compare_scales(session)
     except Diverged as found:
         run.divergences.append(str(found))
-    return outcome_of(session, run.divergences)
+    return session, run.divergences
 
 
 def outcome_of(session: Session, divergences: Sequence[str]) -> Outcome:

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 
 from tacit.audit.joint_draws import Record
-from tacit.audit.loss import Pair, loss_mu, protocol_pairs
+from tacit.audit.privacy_loss import Pair, loss_mu, protocol_pairs
 from tacit.audit.worlds import copied
 from tacit.errors import TacitError
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.publisher import Publisher
 from tacit.privacy.continual import (
     Stream,
-    close_leaf_from_python,
+    close_leaf,
     leaf_is_due,
     leaf_noise_scale,
     published,
@@ -206,9 +206,9 @@ class Recorder(Publisher):
     def leaf(self, stream: Stream, noise: FloatArray, users: int) -> bool:
         if not leaf_is_due(stream):
             self._session.record(NO_LEAF, None)
-            return close_leaf_from_python(stream, noise, users)
+            return close_leaf(stream, noise, users)
         scale = leaf_noise_scale(stream)
-        fresh = close_leaf_from_python(stream, noise, users)
+        fresh = close_leaf(stream, noise, users)
         if fresh:
             self._session.used(STREAM, noise.copy(), float(stream.noise_sd[()]), scale)
         self._session.record(STREAM, (fresh, published(stream)))
@@ -237,14 +237,14 @@ class Follower(Publisher):
     def leaf(self, stream: Stream, noise: FloatArray, users: int) -> bool:
         if not leaf_is_due(stream):
             self._session.follow(NO_LEAF)
-            return close_leaf_from_python(stream, noise, users)
+            return close_leaf(stream, noise, users)
         fresh, released = self._session.follow(STREAM)
         rehearsal, scale = copied(stream), leaf_noise_scale(stream)
-        if close_leaf_from_python(rehearsal, noise, users) != fresh:
+        if close_leaf(rehearsal, noise, users) != fresh:
             raise Diverged("a leaf is closed in one world only")
         difference = np.asarray(published(rehearsal) - released, dtype=np.float64)
         if not np.any(difference):
-            return close_leaf_from_python(stream, noise, users)
+            return close_leaf(stream, noise, users)
         self._session.cost(STREAM).add(difference, noise, scale)
         try:
             needed = replay_leaf(stream, released, users)

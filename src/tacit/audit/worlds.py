@@ -15,7 +15,6 @@ import numpy as np
 
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.state import flatten, rebuild
-from tacit.policies.steps import pick, steps_of
 from tacit.privacy.continual import Stream
 from tacit.typing import FloatArray, IntArray
 
@@ -217,14 +216,13 @@ def candidates(
 
 
 def _contributions(policy: PrivatePolicy, candidates: list[tuple[FloatArray, float]]) -> FloatArray:
-    """What the policy's own kernels would add to the open leaf."""
-    scratch = copied(policy.state)
-    memo, coins = np.zeros(policy.memo_size), np.zeros(policy.coin_count)
-    out = np.empty((len(candidates), scratch.stream.leaf.size))
+    """What each candidate would add to the open leaf by the policy's own steps."""
+    scratch, coins = copied(policy.state), np.zeros((1, policy.coin_count))
+    out, memos = np.empty((len(candidates), scratch.stream.leaf.size)), np.zeros((1, policy.memo_size))
     for position, (x, reward) in enumerate(candidates):
         scratch.stream.leaf[:] = 0.0
-        pick(scratch, policy.as_kernels_take(x[None, None])[0], coins, memo)
-        steps_of(type(scratch)).learn(scratch, memo, reward)
+        policy.steps.choose(scratch, policy.as_kernels_take(x[None, None]), coins, memos)
+        policy.steps.learn(scratch, memos, np.array([reward]))
         out[position] = scratch.stream.leaf
     return out
 

@@ -15,6 +15,7 @@ from tacit.cli.shared import (
     Options,
     Refused,
     Seed,
+    check_figure,
     check_writable,
     messages,
     names,
@@ -26,18 +27,17 @@ from tacit.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from tacit.audit.evidence import Evidence, Task
+    from tacit.audit.evidence import Evidence
+    from tacit.audit.tasks import Task
     from tacit.experiments.tables import Table
 
-ALL, MUTANTS = "all", "mutants"
+ALL = "all"
 _SERVICE = "tacit.service.http.in_process:InProcessService"
 _OWN_FLAGS = {name: f"--{name}" for name in ("horizon", "epsilon", "delta", "seed")}
 
 
 def audit(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A private policy, a mechanism, service, all, or mutants.")
-    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A private policy, a mechanism, service, or all.")],
     *,
     epsilon: Annotated[str, typer.Option(metavar="E[,E...]", help="Claims to attack.")] = "1,4",
     delta: Delta = 1e-5,
@@ -57,7 +57,7 @@ def audit(
     json_file: Json = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw what the attacker saw.")] = None,
 ) -> None:
-    """Attack the privacy claims; exit code 1 when one is refuted or not exercised, or a mutant survives.
+    """Attack the privacy claims; exit code 1 when one is refuted or not exercised.
 
     \b
     Examples:
@@ -66,13 +66,13 @@ def audit(
       tacit audit joint-linucb --option reward_age=500 --horizon 20000
       tacit audit my-policy --module my_module --option period=1000
       tacit audit service
-      tacit audit mutants
     """
-    from tacit.audit import evidence
-    from tacit.audit.evidence import FULL, QUICK, Effort
+    from tacit.audit import tasks as known
+    from tacit.audit.tasks import FULL, QUICK, Effort
     from tacit.extensions import load_modules
 
-    check_writable(json_file, plot)
+    check_figure(plot)
+    check_writable(json_file)
     size = QUICK if quick else FULL
     effort = Effort(
         mechanism=runs or size.mechanism,
@@ -82,25 +82,21 @@ def audit(
         service=pairs or size.service,
     )
     modules = load_modules(module or ())
-    options = _options([] if name == MUTANTS else _wanted(name), parse_options(option, _OWN_FLAGS), horizon)
-    if name == MUTANTS:
-        tasks = evidence.mutant_tasks()
-    else:
-        tasks = evidence.tasks_for(
-            _wanted(name),
-            epsilons=numbers(epsilon, "--epsilon"),
-            delta=delta,
-            confidence=confidence,
-            effort=effort,
-            seed=seed,
-            modules=modules,
-            options=options,
-        )
-    if name in (ALL, evidence.SERVICE) and _has_service(asked=name != ALL):
-        tasks += evidence.service_tasks(_SERVICE, effort, seed)
+    wanted = _wanted(name)
+    tasks = known.tasks_for(
+        wanted,
+        epsilons=numbers(epsilon, "--epsilon"),
+        delta=delta,
+        confidence=confidence,
+        effort=effort,
+        seed=seed,
+        modules=modules,
+        options=_options(wanted, parse_options(option, _OWN_FLAGS), horizon),
+    )
+    if name in (ALL, known.SERVICE) and _has_service(asked=name != ALL):
+        tasks += known.service_tasks(_SERVICE, effort, seed)
     if name == ALL:
-        tasks += evidence.paper_tasks(delta, seed) + evidence.mutant_tasks()
-    _compile(evidence.names() if name == MUTANTS else _wanted(name), jobs)
+        tasks += known.paper_tasks(delta, seed)
     found = _perform(tasks, jobs)
     show(_table(name, delta, confidence, found), json_file)
     write_json([evidence.row() for evidence in found], json_file)
@@ -113,33 +109,34 @@ def audit(
 
 
 def _wanted(name: str) -> list[str]:
-    from tacit.audit import evidence
+    from tacit.audit.tasks import SERVICE, auditable
 
-    known = evidence.names()
-    if name == evidence.SERVICE:
+    if name == SERVICE:
         return []
-    return known if name == ALL else names(name, "NAME", [*known, evidence.SERVICE, ALL, MUTANTS])
+    return auditable() if name == ALL else names(name, "NAME", [*auditable(), SERVICE, ALL])
 
 
 def _has_service(*, asked: bool) -> bool:
     """Whether the service is installed; refused where it is what was asked for."""
     from pkgutil import resolve_name
 
-    from tacit.cli.serve import missing
+    from tacit.errors import MissingExtra
+    from tacit.extras import named_extras
 
     try:
-        resolve_name(_SERVICE)
-        return True
-    except ModuleNotFoundError as error:
+        with named_extras():
+            resolve_name(_SERVICE)
+    except MissingExtra as error:
         if asked:
-            raise Refused(missing(error)) from error
-        messages().print(f"The service is not audited: {missing(error)}")
+            raise
+        messages().print(f"The service is not audited: {error}")
         return False
+    return True
 
 
 def _options(wanted: list[str], options: dict[str, Any], horizon: int | None) -> dict[str, dict[str, Any]]:
     """What each policy is told, by its name; nothing where nothing was asked for."""
-    from tacit.audit.cases import audited_policies
+    from tacit.audit.rehearsal import audited_policies
 
     policies = [name for name in wanted if name in audited_policies()]
     if not policies and (options or horizon is not None):
@@ -147,15 +144,6 @@ def _options(wanted: list[str], options: dict[str, Any], horizon: int | None) ->
     found = options_of(policies, options, (*_OWN_FLAGS, "features"))
     everybody = {} if horizon is None else {"horizon": horizon}
     return {name: everybody | own for name, own in found.items() if everybody | own}
-
-
-def _compile(wanted: list[str], jobs: int) -> None:
-    """Have the package's policies among these compiled beforehand, on all cores."""
-    from tacit.cli.progress import compile_missing
-    from tacit.experiments.compiling import example
-    from tacit.policies.registry import POLICIES
-
-    compile_missing([example(policy) for policy in wanted if policy in POLICIES], jobs)
 
 
 def _perform(tasks: list[Task], jobs: int) -> list[Evidence]:

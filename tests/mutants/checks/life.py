@@ -1,4 +1,4 @@
-"""Checks of a policy's one life: files, copies, threads, recovery, and errors that tell nobody of others."""
+"""Checks of a policy's one life: files, copies, threads, recovery, and errors that say nothing of other users."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from tacit.audit.checks.noise import small_policy, walk
 from tacit.audit.replay import load_private, own_registry
 from tacit.errors import InvalidInput, OneLife, RecoveryWarning
 from tacit.policies.decision import Decision
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.state import flatten, public_part
 from tacit.typing import FloatArray
+from tests.mutants.checks.noise import small_policy, walk
 
 _PRIVATE: Final = ("stream-glm", "joint-glm", "joint-linucb", "shuffle-glm", "shuffle-linucb", "local-glm")
 
@@ -96,7 +96,7 @@ def unmarkable_files() -> list[str]:
 
 @contextmanager
 def _sealed(path: Path) -> Iterator[Path]:
-    """A file of the same content that nobody can write to, where the system has such (root writes to all others)."""
+    """A read-only file of the same content, where the system has such (root writes to all others)."""
     if not hasattr(os, "memfd_create"):
         path.chmod(0o400)
         yield path

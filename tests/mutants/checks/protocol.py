@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from tacit.audit.loss import protocol_epsilon
 from tacit.audit.mechanisms import release_bits
+from tacit.audit.privacy_loss import loss_epsilon, protocol_pairs
 from tacit.errors import BatchTooSmall
 from tacit.shuffle import randomizer
 from tacit.shuffle.calibration import calibrate
@@ -67,8 +67,7 @@ def privacy_loss() -> list[str]:
         for epsilon in (1.0, EPSILON):
             # No calibration may be remembered from before: it is what is under test.
             protocol = calibrate(domain, 400, epsilon, DELTA * (1.0 + 1e-9), max_bits=512)
-            first, second = _lines(protocol, rows)
-            least = protocol_epsilon(protocol, 400, first, second, DELTA, upper=False)
+            least = loss_epsilon(protocol_pairs(protocol, 400, *_lines(protocol, rows)), DELTA, upper=False)
             if least > epsilon:
                 found.append(f"{domain}: two rows are {least:.3f} apart, {epsilon:g} is claimed")
     return found

@@ -1,4 +1,4 @@
-"""The fault that `tacit.audit.exclusions` is about: a public number added to the noise before the sum is."""
+"""The fault that `tests.mutants.exclusions` is about: a public number added to the noise before the sum is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from tacit.estimation import descent, newton
 from tacit.estimation.plan import Problem, gradient_sum
 from tacit.glm.rows import Selection
-from tacit.linalg.solve import solve_cholesky
 from tacit.typing import FloatArray
 
 
@@ -37,13 +36,11 @@ class PullBeforeSum:
         return np.asarray(self._exact + (noise + pull))
 
     def _newton_step(
-        self, released: FloatArray, ridge: float, center: FloatArray, factor: FloatArray, point: FloatArray
-    ) -> None:
-        direction = self._direction(released, ridge * (point - center))
-        solve_cholesky(factor, direction, direction)
-        point -= direction
+        self, released: FloatArray, ridge: float, center: FloatArray, inverse: FloatArray, point: FloatArray
+    ) -> FloatArray:
+        return np.asarray(point - inverse @ self._direction(released, ridge * (point - center)))
 
     def _descent_step(
         self, released: FloatArray, ridge: float, center: FloatArray, rate: float, point: FloatArray
-    ) -> None:
-        point -= rate * self._direction(released, ridge * (point - center))
+    ) -> FloatArray:
+        return np.asarray(point - rate * self._direction(released, ridge * (point - center)))

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tacit.audit.cases import CASES, DRIVES, Case, replay_one
+from tacit.audit.cases import CASES, DRIVES, Case
+from tacit.audit.pairs import replay_one
 from tacit.audit.replay import own_registry
 from tacit.audit.worlds import (
     Adversary,

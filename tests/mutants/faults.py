@@ -1,8 +1,4 @@
-"""Faults that such software is known for, each as attributes or registered steps to be put in place of the real ones.
-
-What is compiled into a tick cannot be replaced from outside; there a fault changes the publisher, and the check
-"compiled ticks" holds the two together.
-"""
+"""Faults that such software is known for, each as attributes to be put in place of the real ones."""
 
 from __future__ import annotations
 
@@ -14,12 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from tacit._compile import as_entry
-from tacit.audit import faulty_steps
 from tacit.errors import CannotMark
 from tacit.estimation import plan, sensitivity
 from tacit.estimation.newton import NoisyNewton
-from tacit.policies import admission, arm_forms, continual_policy, one_life, persistence, policy, steps
+from tacit.policies import admission, arm_forms, continual_policy, one_life, persistence, policy
 from tacit.policies.baselines.joint_linucb import JointLinUcb
 from tacit.policies.batch_policy import BatchPolicy
 from tacit.policies.batches import CLOSE, OPEN
@@ -30,7 +24,7 @@ from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.publisher import Publisher
 from tacit.privacy import continual, noise
 from tacit.privacy.discrete_gaussian import discrete_gaussian
-from tacit.privacy.geometric import GeometricLeaves, boundary_after, leaf_weight, noise_steps, open_weight
+from tacit.privacy.geometric import GeometricLeaves, leaf_weight, noise_steps
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.randomness import Randomness
 from tacit.privacy.tree import TreeNodes
@@ -38,6 +32,7 @@ from tacit.shuffle import calibration, randomizer
 from tacit.shuffle.dominance import Dominance
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import FloatArray, IntArray
+from tests.mutants import faulty_steps
 
 Change = tuple[Any, Any, Any]
 """Object and attribute, or dictionary and key, and what to put there."""
@@ -49,7 +44,7 @@ def noise_halved() -> tuple[Change, ...]:
 
 
 def row_bound(kind: type, bound: Callable[[Any], float]) -> tuple[Change, ...]:
-    """The same stream, charged and noised for another row bound."""
+    """A stream that is charged and noised for another row bound."""
     original: Callable[[Any, int], continual.ContinualRelease] = vars(kind)["_plan"]
 
     def plan(self: Any, horizon: int) -> continual.ContinualRelease:
@@ -104,8 +99,7 @@ def exact_noise_memoised() -> tuple[Change, ...]:
 
 def raw_sums_read() -> tuple[Change, ...]:
     """`joint-linucb` adds the raw sum of r x to the estimate that it chooses by."""
-    original = JointLinUcb._make_state
-    return ((JointLinUcb, "_make_state", lambda self: faulty_steps.PeekingState(*original(self))),)
+    return (other_steps(JointLinUcb, choose=faulty_steps.chosen_by_raw_sums),)
 
 
 def waits_for_rewards() -> tuple[Change, ...]:
@@ -144,8 +138,8 @@ def weight_of_the_next_leaf() -> tuple[Change, ...]:
     def leaf(self: Publisher, stream: continual.Stream, draws: FloatArray, users: int) -> bool:
         leaves = stream.mechanism
         if isinstance(leaves, GeometricLeaves) and continual.leaf_is_due(stream):
-            following = leaf_weight(boundary_after(leaves), leaves.constants.head_start)
-            stream.leaf[:] *= following / open_weight(leaves)
+            following = leaf_weight(leaves.boundary_after, leaves.constants.head_start)
+            stream.leaf[:] *= following / leaves.open_weight
         return original(self, stream, draws, users)
 
     return ((Publisher, "leaf", leaf),)
@@ -157,16 +151,27 @@ def last_leafs_noise() -> tuple[Change, ...]:
     def scale(stream: continual.Stream) -> float:
         leaves = stream.mechanism
         assert isinstance(leaves, GeometricLeaves)
-        weight = int(open_weight(leaves))
+        weight = leaves.open_weight
         return noise_steps(float(stream.noise_sd[()]), leaves.constants.grid, max(1, weight - 1), max(2, weight))
 
     return ((continual_policy, "leaf_noise_scale", scale),)
 
 
-def tick_disagrees() -> tuple[Change, ...]:
-    """The published tick alone has its noise halved: whoever audits it audits something else than what runs."""
-    original = Publisher.leaf
-    return ((Publisher, "leaf", lambda self, stream, draws, users: original(self, stream, 0.5 * draws, users)),)
+def played_noise_short() -> tuple[Change, ...]:
+    """Ticks of ``play`` have half of their noise: what the audit sees of ``select`` is not what simulations do."""
+    play, tick, playing = policy.Policy.play, policy.Policy._tick, list[bool]()
+
+    def played(self: Any, contexts: Any, rewards: Any) -> Any:
+        playing.append(True)
+        try:
+            return play(self, contexts, rewards)
+        finally:
+            playing.pop()
+
+    def ticked(self: Any, draws: FloatArray, users: int, counted: int) -> None:
+        tick(self, np.rint(0.5 * draws) if playing else draws, users, counted)
+
+    return (policy.Policy, "play", played), (policy.Policy, "_tick", ticked)
 
 
 def opposite_noise() -> tuple[Change, ...]:
@@ -181,8 +186,9 @@ def opposite_noise() -> tuple[Change, ...]:
     return ((noise.FastNoise, "gaussian", gaussian),)
 
 
-def other_learn(state: type, learn: Callable[..., None]) -> Change:
-    return (steps._STEPS, state, steps._STEPS[state]._replace(learn=as_entry(learn)))
+def other_steps(kind: Any, **steps: Callable[..., Any]) -> Change:
+    """A policy with some of its steps replaced."""
+    return (kind, "steps", kind.steps._replace(**steps))
 
 
 def call_noise_halved() -> tuple[Change, ...]:
@@ -299,10 +305,10 @@ def recovers_the_noise() -> tuple[Change, ...]:
 
 
 class NoLock(AbstractContextManager[None]):
-    """Lets everybody in."""
+    """A lock that lets all threads in."""
 
     def __exit__(self, *error: object) -> None:
-        """Nobody waits."""
+        """Nothing to release: no thread waits."""
 
     def _is_owned(self) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""Exact noise, read by somebody hostile: does what became public exclude a neighbouring world with certainty?
+"""Exact noise, read by an attacker: does what became public exclude a neighbouring world with certainty?
 
 Take a policy that is about to release, and a neighbour of it: the same in all that is public, with one user's row
 replaced, so that the raw sum is g' and not g.  World 0 draws the noise n and releases g + n.  Had the neighbour been
@@ -25,13 +25,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tacit._validate import integer_at_least
-from tacit.audit.cases import audited_policy
+from tacit.audit.rehearsal import audited_policy
 from tacit.errors import InvalidInput
 from tacit.policies.joint import JointGLM
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.publisher import DIRECT, Publisher
 from tacit.policies.state import flatten, public_part
-from tacit.privacy.continual import Stream, close_leaf_from_python, exact_release, is_used_up, leaf_is_due
+from tacit.privacy.continual import Stream, close_leaf, exact_release, is_used_up, leaf_is_due
 from tacit.privacy.noise import ExactNoise, Shape
 from tacit.typing import FloatArray
 
@@ -63,7 +63,7 @@ class Exclusions:
 
 @dataclass(frozen=True)
 class _Row:
-    """One user: arms, and a reward whatever arm is played."""
+    """One user: arms, and a reward that does not depend on the arm."""
 
     arms: FloatArray
     reward: float
@@ -74,14 +74,13 @@ Action = Callable[[PrivatePolicy, _Row], dict[str, bytes]]
 
 
 def _tick(policy: PrivatePolicy, row: _Row) -> dict[str, bytes]:
-    """The next user decides, which closes the leaf, and whatever private optimizer this asks for is run."""
+    """The next user decides, which closes the leaf, and private optimizers that this asks for are run."""
     return {"arms": policy._decide(row.arms[np.newaxis])[0].tobytes()}
 
 
 def _report(policy: PrivatePolicy, row: _Row) -> dict[str, bytes]:
-    """The user decides and reports; that user's own arm is nobody else's to see."""
-    learn = policy._learn if policy.publisher is DIRECT else policy._learn_published
-    learn(policy._decide(row.arms[np.newaxis])[1][0], row.reward)
+    """The user decides and reports; only that user sees the own arm."""
+    policy._learn(policy._decide(row.arms[np.newaxis])[1][0], row.reward)
     return {}
 
 
@@ -222,7 +221,7 @@ class _Watched(Publisher):
         if leaf_is_due(stream) and not is_used_up(stream):
             noise = np.asarray(self._noise(exact_release(stream), noise), dtype=np.float64)
             self.ticks.append(noise)
-        return close_leaf_from_python(stream, noise, users)
+        return close_leaf(stream, noise, users)
 
     def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:
         noise = self._noise(exact, noise)

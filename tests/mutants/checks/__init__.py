@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tacit.audit.checks import contract, life, noise, protocol
-from tacit.audit.checks.replays import REPLAY_CHECKS, Check
+from tests.mutants.checks import contract, life, noise, protocol
+from tests.mutants.checks.replays import REPLAY_CHECKS, Check
 
 CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
     {
@@ -18,7 +18,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "fresh exact noise": noise.fresh_exact_noise,
         "contract of choose": contract.choose_reads_no_secrets,
         "stream reference": noise.stream_reference,
-        "compiled ticks": noise.compiled_ticks,
+        "play and select": noise.play_is_select_and_update,
         "late rows": noise.late_rows_contribute_alike,
         "exact noise": noise.exact_noise,
         "whole sums": noise.whole_sums,

@@ -1,7 +1,7 @@
 """Sabotage: faults that such software is known for, put in from outside, each to be caught by a named check.
 
-A mutant replaces attributes, or registered compiled steps, while it is applied and leaves no trace.  The faults
-themselves are in `tacit.audit.faults`.
+A mutant replaces attributes while it is applied and leaves no trace.  The faults
+themselves are in `tests.mutants.faults`.
 """
 
 from __future__ import annotations
@@ -11,18 +11,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tacit.audit import faults, faulty_steps
-from tacit.audit.checks import CHECKS
-from tacit.audit.faults import Change
-from tacit.audit.wrong_order import PullBeforeSum
 from tacit.policies import persistence
-from tacit.policies.baselines.joint_linucb import JointLinState
+from tacit.policies.baselines.joint_linucb import JointLinUcb
 from tacit.policies.decision import Pending
 from tacit.policies.joint import JointGLM
 from tacit.policies.one_life import OneLife
 from tacit.policies.stream import StreamGLM
-from tacit.policies.stream.block_steps import BlockState
-from tacit.policies.stream.steps import StreamState
+from tests.mutants import faults, faulty_steps
+from tests.mutants.checks import CHECKS
+from tests.mutants.faults import Change
+from tests.mutants.wrong_order import PullBeforeSum
 
 _MISSING: Final = object()
 
@@ -170,14 +168,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "a late row is linearised at its arrival",
         "late rows",
         "when its reward comes",
-        lambda: (faults.other_learn(StreamState, faulty_steps.linearised_at_arrival),),
+        lambda: (faults.other_steps(StreamGLM, learn=faulty_steps.linearised_at_arrival),),
     ),
     Mutant(
         "reward-shows",
         "a reward moves what others see",
         "replay of joint-linucb",
         "though all releases are the same",
-        lambda: (faults.other_learn(JointLinState, faulty_steps.moved_by_a_reward),),
+        lambda: (faults.other_steps(JointLinUcb, learn=faulty_steps.moved_by_a_reward),),
     ),
     Mutant(
         "used-noise-short",
@@ -238,28 +236,28 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "rows are rounded after they were added up",
         "whole sums",
         "off the grid",
-        lambda: (faults.other_learn(StreamState, faulty_steps.not_rounded),),
+        lambda: (faults.other_steps(StreamGLM, learn=faulty_steps.not_rounded),),
     ),
     Mutant(
         "both-orders",
         "products of two features are added twice",
         "replay of stream-glm, structure",
         "times the charged one",
-        lambda: (faults.other_learn(BlockState, faulty_steps.in_both_orders),),
+        lambda: (faults.other_steps(StreamGLM, learn=faulty_steps.in_both_orders),),
     ),
     Mutant(
         "leaf-on-reward",
         "a leaf closes on rewards",
         "replay of stream-glm, absent rewards",
         "boundary differs between the worlds",
-        lambda: (faults.other_learn(StreamState, faulty_steps.closes_the_leaf),),
+        lambda: (faults.other_steps(StreamGLM, learn=faulty_steps.closes_the_leaf),),
     ),
     Mutant(
-        "tick-disagrees",
-        "compiled and published ticks differ",
-        "compiled ticks",
-        "compiled and published",
-        faults.tick_disagrees,
+        "play-disagrees",
+        "rounds that are played have less noise",
+        "play and select",
+        "end in different states",
+        faults.played_noise_short,
     ),
     Mutant(
         "recovered-leaf",

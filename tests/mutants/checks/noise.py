@@ -9,15 +9,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from tacit.audit.cases import private_class
 from tacit.audit.joint_draws import Record, joint_findings
+from tacit.audit.rehearsal import private_class
 from tacit.audit.replay import load_private, own_registry
 from tacit.audit.session import Session
 from tacit.audit.statistics import noise_scale_bounds
 from tacit.audit.worlds import copied
 from tacit.policies.private_policy import PrivatePolicy
-from tacit.policies.publisher import DIRECT, Publisher
-from tacit.policies.steps import steps_of
+from tacit.policies.publisher import Publisher
 from tacit.privacy import continual
 from tacit.privacy.factorization import FACTORIZATIONS
 from tacit.privacy.noise import ExactNoise, FastNoise
@@ -211,18 +210,22 @@ def _dense_response(plan: continual.ContinualRelease) -> FloatArray:
     return np.asarray(np.tril(np.ones((leaves, leaves))) @ np.linalg.inv(toeplitz))
 
 
-def compiled_ticks() -> list[str]:
-    """What the compiled tick releases is what a publisher sees: audits by one are about the other."""
-    found = []
+def play_is_select_and_update() -> list[str]:
+    """Rounds that are played together end in the state of single calls: audits of these are about simulations too."""
+    found, rng = [], np.random.default_rng(5)
+    arms = rng.standard_normal((40, 3, 2))
+    arms /= np.linalg.norm(arms, axis=2, keepdims=True)
+    rewards = (rng.random((40, 3)) < 0.5).astype(np.float64)
     for name in STREAMS:
         for factorization in FACTORIZATIONS:
-            compiled, published = (small_policy(3, name, factorization=factorization) for _ in range(2))
-            published.publisher = Publisher()
-            assert published.publisher is not DIRECT
-            for policy in (compiled, published):
-                walk(policy, 40)
-            if compiled.fingerprint() != published.fingerprint():
-                found.append(f"{name}, {factorization}: compiled and published ticks end in different states")
+            single, played = (small_policy(3, name, factorization=factorization) for _ in range(2))
+            for own, outcome in zip(arms, rewards, strict=True):
+                decision = single.select(own)
+                single.update(decision, float(outcome[decision.arm]))
+            played.play(arms, rewards)
+            same = played.public_fingerprint() == single.public_fingerprint()
+            if not same:
+                found.append(f"{name}, {factorization}: play and single calls end in different states")
     return found
 
 
@@ -245,7 +248,7 @@ def _contribution(policy: PrivatePolicy, identity: int) -> FloatArray:
     leaf = state.stream.leaf
     leaf[:] = np.random.default_rng(policy.decisions).integers(-8, 9, leaf.size)  # what waits there must not matter
     before = leaf.copy()
-    steps_of(type(state)).learn(state, policy._pending.memo(identity), 1.0)
+    policy.steps.learn(state, policy._pending.memo(identity)[np.newaxis], np.ones(1))
     return np.asarray(np.round(leaf - before, 12))
 
 
@@ -267,7 +270,7 @@ def whole_sums() -> list[str]:
 
 def exact_noise() -> list[str]:
     """Under exact noise everything public is a function of sum + noise: no neighbour is excluded by a bit."""
-    from tacit.audit.exclusions import KINDS, count_exclusions
+    from tests.mutants.exclusions import KINDS, count_exclusions
 
     found = []
     for kind in KINDS:

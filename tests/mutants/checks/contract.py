@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from tacit.audit import contracts
-from tacit.audit.checks.noise import STREAMS, small_policy
+from tests.mutants.checks.noise import STREAMS, small_policy
 
 LATE: Final = 1_000
 """Decisions before the first release that holds a row."""
