@@ -30,10 +30,8 @@ def _gradient(
     grid: float | None = None,
     reward_bound: float = 1.0,
 ) -> FloatArray:
-    out = np.empty(theta.shape[0])
     selection = Selection(_buffer(features, rewards, mask), mark)
-    clipped_gradient_sum(link.form, selection, theta, reward_bound, bound, gradient_grid(bound, grid), out)
-    return out
+    return clipped_gradient_sum(link, selection, theta, reward_bound, bound, gradient_grid(bound, grid))
 
 
 def _buffer(features: FloatArray, rewards: FloatArray, mask: ByteArray | None = None) -> RowBuffer:
@@ -54,8 +52,7 @@ def test_is_the_gradient_when_nothing_is_clipped(name: str) -> None:
     features, rewards = _rows(rng, 300, 4)
     theta = rng.normal(size=4)
     bound = LINKS[name].residual_bound(float(np.linalg.norm(theta)), 1.0)
-    expected = np.empty(4)
-    evaluate(LINKS[name].form, Selection(_buffer(features, rewards), ALL_ROWS), theta, expected, np.empty((4, 4)))
+    expected = evaluate(LINKS[name], features, rewards, theta).gradient
     found = _gradient(LINKS[name], features, rewards, theta, bound)
     np.testing.assert_allclose(found, expected, atol=1e-6 * bound)
 
@@ -90,7 +87,7 @@ def test_entering_or_leaving_moves_the_sum_by_at_most_the_bound(seed: int, dim: 
 
 
 def _most_distant(link: Link, theta_bound: float, reward_bound: float, seed: int) -> float:
-    """Largest distance of two gradients among extreme rows in the plane of theta, through the kernel."""
+    """Largest distance of two gradients among extreme rows in the plane of theta, as they are summed."""
     rng = np.random.default_rng(seed)
     bound, largest = link.residual_bound(theta_bound, reward_bound), 0.0
     for length in theta_bound * np.append(rng.random(6), [0.0, 1.0]):

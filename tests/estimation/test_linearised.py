@@ -9,8 +9,15 @@ import pytest
 from tests.contracts.links import link_called
 
 from tacit.estimation import linearised
-from tacit.estimation.linearised import SHORTEST, LinearisedRow, best_row, blended_weight, length_share, row_with_scale
-from tacit.glm.links import LINKS, mean
+from tacit.estimation.linearised import (
+    SHORTEST,
+    LinearisedRow,
+    best_row,
+    blended_weights,
+    length_shares,
+    row_with_scale,
+)
+from tacit.glm.links import LINKS
 from tacit.linalg.packing import packed
 from tacit.typing import FloatArray
 
@@ -33,8 +40,8 @@ CASES = [
 
 def contribution(row: LinearisedRow, theta: FloatArray, x: FloatArray, reward: float) -> FloatArray:
     z = float(x @ theta)
-    weight = blended_weight(row.link.form, row.blend, z)
-    response = reward - mean(row.link.form, z) + weight * z
+    (mean,), (weight,) = blended_weights(row.link, row.blend, np.array([z]))
+    response = reward - mean + weight * z
     length = float(np.linalg.norm(x))
     return (1.0 / length if length >= SHORTEST else 1.0) * np.concatenate(
         [packed(weight * np.outer(x, x)), row.scale * response * x]
@@ -123,7 +130,7 @@ def test_rows_are_as_long_as_noise_is_for() -> None:
     rng = np.random.default_rng(2)
     for size in (0.0, 1e-9, 0.3, 0.69, 0.71, 0.8, 1.0):
         x = size * unit(rng, 4)
-        length = float(np.linalg.norm(length_share(x) * x))
+        length = float(np.linalg.norm(length_shares(x[np.newaxis])[0] * x))
         assert length <= 1.0
         assert length == pytest.approx(1.0 if size > SHORTEST else size, rel=1e-12)
 
@@ -151,8 +158,8 @@ def test_at_theta_star_the_regression_is_exact_in_expectation(blend: float) -> N
     """E[y x] = w x x' theta* when the row is linearised at theta*."""
     link, theta, x = LINKS["logistic"], np.array([1.0, -2.0]), np.array([0.6, 0.5])
     z = float(x @ theta)
-    weight = blended_weight(link.form, blend, z)
-    expected_response = mean(link.form, z) - mean(link.form, z) + weight * z
+    (mean,), (weight,) = blended_weights(link, blend, np.array([z]))
+    expected_response = link.mean_at(z) - mean + weight * z
     np.testing.assert_allclose(expected_response * x, weight * np.outer(x, x) @ theta)
 
 
@@ -167,8 +174,8 @@ def test_the_step_of_the_secant_at_score_0_is_in_the_bound() -> None:
     below, above = math.nextafter(1e-5, 0.0), 1e-5
     steps = {}
     for name in ("logistic", "logistic at 0.2"):
-        link = link_called(name)
-        steps[name] = abs(blended_weight(link.form, 1.0, below) - blended_weight(link.form, 1.0, above))
+        _, weights = blended_weights(link_called(name), 1.0, np.array([below, above]))
+        steps[name] = abs(float(weights[0] - weights[1]))
     assert steps["logistic"] < 1e-10 < 1e-7 < steps["logistic at 0.2"]
     assert steps["logistic at 0.2"] <= linearised._step(link_called("logistic at 0.2"), 1.0, 1.0, 0.5)
     assert linearised._step(LINKS["logistic"], 1.0, 1.0, 0.5) == 0.0

@@ -20,7 +20,7 @@ from tacit.estimation import (
 from tacit.glm.likelihood import fit
 from tacit.glm.links import LINKS, Link
 from tacit.glm.rows import ALL_ROWS, Selection, rows_of
-from tacit.linalg.projection import Ellipsoid, ellipsoid_distance
+from tacit.linalg.projection import Ellipsoid
 from tacit.privacy import Budget, BudgetExceeded, FastNoise, GaussianRelease, Ledger, NoNoise
 from tacit.privacy.noise import Shape
 from tacit.typing import FloatArray
@@ -177,7 +177,7 @@ def _unbalanced(problem: Problem, selection: Selection, ellipsoid: Ellipsoid | N
     normals = []
     if np.linalg.norm(theta) > (1.0 - 1e-9) * problem.theta_bound:
         normals.append(theta)
-    if ellipsoid is not None and ellipsoid_distance(theta, ellipsoid) > (1.0 - 1e-9) * ellipsoid.radius:
+    if ellipsoid is not None and ellipsoid.distance(theta) > (1.0 - 1e-9) * ellipsoid.radius:
         normals.append(ellipsoid.matrix @ (theta - ellipsoid.center))
     return float(nnls(np.array([*normals, np.zeros(3)]).T, -gradient)[1])
 
@@ -195,7 +195,7 @@ def test_newton_without_noise_finds_the_maximum_likelihood(name: str, kind: str)
     optimizer = NoisyNewton(problem, math.inf, steps=80, averaged=1)
     found = estimate(optimizer, selection, view, charge=_unlimited().charge, noise=NoNoise())
     assert np.linalg.norm(found) <= radius * (1.0 + 1e-12)
-    assert ellipsoid is None or ellipsoid_distance(found, ellipsoid) <= ellipsoid.radius * (1.0 + 1e-12)
+    assert ellipsoid is None or ellipsoid.distance(found) <= ellipsoid.radius * (1.0 + 1e-12)
     assert _unbalanced(problem, selection, ellipsoid, found) < 1e-6 * problem.ridge * features.shape[0]
     assert _unbalanced(problem, selection, ellipsoid, 0.99 * found) > 0.1
     if ellipsoid is None:
@@ -247,7 +247,7 @@ def test_constraints_hold_whatever_the_noise(make: Maker, mu: float) -> None:
     for seed in range(10):
         theta = _theta(make(problem, mu), rows, _view(rows, region), seed)
         assert np.linalg.norm(theta) <= 1.0 + 1e-9
-        assert ellipsoid_distance(theta, region) <= 0.5 + 1e-9
+        assert region.distance(theta) <= 0.5 + 1e-9
 
 
 def test_same_seed_same_estimate(make: Maker) -> None:

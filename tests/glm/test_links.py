@@ -1,4 +1,4 @@
-"""The links of the package against references of their own, and what kernels and names refuse.
+"""The links of the package against references of their own, and what names refuse.
 
 What every link must satisfy is in ``tests/contracts/links.py``.
 """
@@ -13,9 +13,8 @@ import pytest
 from scipy import integrate, special, stats
 
 from tacit.errors import InvalidInput
-from tacit.glm import links
 from tacit.glm.link_names import LinkName
-from tacit.glm.links import LINKS, Link, LinkForm, get_link
+from tacit.glm.links import LINKS, Link, get_link
 
 
 @pytest.fixture(params=list(LINKS))
@@ -111,25 +110,12 @@ def test_variance_bounds() -> None:
     assert LINKS["log"].variance_bound([0.0, 3.0], 4.0) == pytest.approx([1.0, 4.0])
 
 
-@pytest.mark.parametrize("code", [-1, len(LINKS), 99])
-def test_kernels_refuse_an_unknown_code(code: int) -> None:
-    for function in (links.mean, links.derivative, links.antiderivative):
-        with pytest.raises(ValueError, match="unknown link code"):
-            function(LinkForm(code, 0.0), 0.5)
-    with pytest.raises(ValueError, match="unknown link code"):
-        links.sample_reward(LinkForm(code, 0.0), 0.5, 1.0, 0.3)
-
-
-def test_codes_of_the_packages_links() -> None:
-    assert {name: link.code for name, link in LINKS.items()} == {"logistic": 0, "probit": 1, "identity": 2, "log": 3}
-
-
 def test_the_command_lines_names_are_the_links() -> None:
     assert get_args(LinkName) == tuple(LINKS)
 
 
 def test_links_are_read_only(link: Link) -> None:
-    for attribute in ("clips_rewards", "code", "inflections", "anything"):
+    for attribute in ("clips_rewards", "inflections", "anything"):
         with pytest.raises(AttributeError):
             setattr(link, attribute, True)
 
@@ -141,11 +127,8 @@ def test_unknown_name_lists_what_is_possible(link: Link) -> None:
         get_link("logit")
 
 
-def test_scalar_kernels_agree_with_the_arrays(link: Link) -> None:
-    for z in (-3.0, 0.0, 2.5):
-        assert links.mean(link.form, z) == link.mean(z)
-        assert links.derivative(link.form, z) == link.derivative(z)
-        assert links.antiderivative(link.form, z) == link.antiderivative(z)
-        rewards = link.sample_rewards(np.full(5, z), 1.0, np.linspace(0.1, 0.9, 5))
-        single = [links.sample_reward(link.form, links.mean(link.form, z), 1.0, u) for u in np.linspace(0.1, 0.9, 5)]
-        assert list(rewards) == single
+def test_rewards_by_score_are_those_by_mean(link: Link) -> None:
+    scores, uniforms = np.array([-0.5, 0.0, 0.7])[:, np.newaxis], np.linspace(0.1, 0.9, 5)
+    rewards = link.sample_rewards(scores, 1.0, uniforms)
+    assert rewards.shape == (3, 5)
+    np.testing.assert_array_equal(rewards, link.draw_rewards(link.mean(scores), 1.0, uniforms))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tacit.glm.links import LINKS
-from tacit.glm.loss import evaluate
-from tacit.glm.rows import ALL_ROWS, RowBuffer, Selection, rows_of
+from tacit.glm.loss import Expansion, evaluate
+from tacit.glm.rows import ALL_ROWS, RowBuffer, Selection, rows_of, selected
 from tacit.typing import FloatArray, count
 
 
@@ -17,8 +17,12 @@ def _data(seed: int) -> RowBuffer:
     return rows._replace(mask=rng.integers(0, 2, 30).astype(np.uint8))
 
 
+def _at(name: str, rows: RowBuffer, theta: FloatArray, mark: int = ALL_ROWS) -> Expansion:
+    return evaluate(LINKS[name], *selected(Selection(rows, mark)), theta)
+
+
 def _loss(name: str, rows: RowBuffer, theta: FloatArray, mark: int = ALL_ROWS) -> float:
-    return float(evaluate(LINKS[name].form, Selection(rows, mark), theta, np.empty(4), np.empty((4, 4))))
+    return _at(name, rows, theta, mark).value
 
 
 @pytest.mark.parametrize("name", list(LINKS))
@@ -34,21 +38,13 @@ def test_it_is_the_sum_over_the_selected_rows(name: str, mark: int) -> None:
 @pytest.mark.parametrize("name", list(LINKS))
 @pytest.mark.parametrize("mark", [ALL_ROWS, 0, 1])
 def test_gradient_and_hessian_match_finite_differences(name: str, mark: int) -> None:
-    code, h = LINKS[name].form, 1e-5
-    selection, theta = Selection(_data(3), mark), np.random.default_rng(3).normal(size=4)
-    gradient, hessian = np.empty(4), np.empty((4, 4))
-    evaluate(code, selection, theta, gradient, hessian)
-    other_gradients, scratch = np.empty((2, 4)), np.empty((4, 4))
+    rows, theta, h = _data(3), np.random.default_rng(3).normal(size=4), 1e-5
+    _, gradient, hessian = _at(name, rows, theta, mark)
     for j in range(4):
         step = h * np.eye(4)[j]
-        values = [
-            evaluate(code, selection, theta + sign * step, out, scratch)
-            for sign, out in ((1.0, other_gradients[0]), (-1.0, other_gradients[1]))
-        ]
-        assert gradient[j] == pytest.approx((values[0] - values[1]) / (2.0 * h), rel=1e-6, abs=1e-6)
-        np.testing.assert_allclose(
-            hessian[j], (other_gradients[0] - other_gradients[1]) / (2.0 * h), rtol=1e-6, atol=1e-6
-        )
+        above, below = (_at(name, rows, theta + sign * step, mark) for sign in (1.0, -1.0))
+        assert gradient[j] == pytest.approx((above.value - below.value) / (2.0 * h), rel=1e-6, abs=1e-6)
+        np.testing.assert_allclose(hessian[j], (above.gradient - below.gradient) / (2.0 * h), rtol=1e-6, atol=1e-6)
     assert np.array_equal(hessian, hessian.T)
 
 

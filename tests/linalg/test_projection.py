@@ -7,15 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit.linalg.ball import into_ball, into_ball_by_metric
 from tacit.linalg.projection import (
     Ellipsoid,
     Region,
-    ellipsoid_distance,
     make_ellipsoid,
-    project_ball,
-    project_ball_metric,
-    project_ellipsoid_metric,
-    project_region_metric,
     unbounded,
 )
 from tacit.typing import FloatArray
@@ -51,9 +47,8 @@ def test_variational_inequality(seed: int, dim: int, bounded: bool, in_metric: b
     ball_radius = 1.0 if bounded else np.inf
     metric = _spread(rng, dim, 1.5) if in_metric else np.eye(dim)
     far = rng.normal(size=dim) * 10.0 ** rng.uniform(-1.0, 2.0)
-    near = far.copy()
-    assert project_region_metric(near, Region(ball_radius, region), metric)
-    assert ellipsoid_distance(near, region) <= region.radius * (1.0 + 1e-12)
+    near = Region(ball_radius, region).nearest(far, metric)
+    assert region.distance(near) <= region.radius * (1.0 + 1e-12)
     assert np.linalg.norm(near) <= ball_radius * (1.0 + 1e-12)
     slack = (_sample_inside(rng, region, ball_radius) - near) @ metric @ (far - near)
     scale = float(np.linalg.norm(metric, 2) * np.linalg.norm(far - near))
@@ -63,57 +58,54 @@ def test_variational_inequality(seed: int, dim: int, bounded: bool, in_metric: b
 def test_points_inside_stay() -> None:
     theta = np.array([0.1, 0.2])
     for metric in (np.eye(2), np.diag([5.0, 0.1])):
-        moved = theta.copy()
-        assert project_region_metric(moved, Region(1.0, Ellipsoid(np.zeros(2), np.eye(2), 1.0)), metric)
+        moved = Region(1.0, Ellipsoid(np.zeros(2), np.eye(2), 1.0)).nearest(theta, metric)
         assert np.array_equal(moved, theta)
+    assert np.array_equal(into_ball(theta, 1.0), theta)
 
 
 def test_ball_in_closed_form() -> None:
     theta = np.array([3.0, 4.0])
-    project_ball(theta, 1.0)
-    np.testing.assert_allclose(theta, [0.6, 0.8])
-    other = np.array([3.0, 4.0])
-    assert project_ball_metric(other, 1.0, np.eye(2))
-    np.testing.assert_allclose(other, [0.6, 0.8], rtol=1e-12)
-    project_ball(theta, 0.0)
-    assert theta.tolist() == [0.0, 0.0]
+    np.testing.assert_allclose(into_ball(theta, 1.0), [0.6, 0.8])
+    np.testing.assert_allclose(into_ball_by_metric(theta, 1.0, np.eye(2)), [0.6, 0.8], rtol=1e-12)
+    np.testing.assert_allclose(Ellipsoid(np.zeros(2), np.eye(2), 1.0).nearest(theta, np.eye(2)), [0.6, 0.8], rtol=1e-12)
+    assert into_ball(theta, 0.0).tolist() == [0.0, 0.0]
+    assert theta.tolist() == [3.0, 4.0]
 
 
 def test_ellipsoid_that_is_a_ball() -> None:
     center, theta = np.array([1.0, 1.0]), np.array([4.0, 5.0])
-    assert project_ellipsoid_metric(theta, Ellipsoid(center, 4.0 * np.eye(2), 1.0), np.eye(2))
-    np.testing.assert_allclose(theta, center + np.array([0.3, 0.4]), rtol=1e-12)
+    near = Ellipsoid(center, 4.0 * np.eye(2), 1.0).nearest(theta, np.eye(2))
+    np.testing.assert_allclose(near, center + np.array([0.3, 0.4]), rtol=1e-12)
 
 
 def test_directions_the_matrix_does_not_see_are_free() -> None:
-    theta = np.array([3.0, 7.0])
-    assert project_ellipsoid_metric(theta, Ellipsoid(np.zeros(2), np.diag([1.0, 0.0]), 2.0), np.eye(2))
-    np.testing.assert_allclose(theta, [2.0, 7.0], rtol=1e-12)
+    near = Ellipsoid(np.zeros(2), np.diag([1.0, 0.0]), 2.0).nearest(np.array([3.0, 7.0]), np.eye(2))
+    np.testing.assert_allclose(near, [2.0, 7.0], rtol=1e-12)
 
 
 @pytest.mark.parametrize("condition", [1e6, 1e12])
 def test_ill_conditioned_ellipsoid(condition: float) -> None:
     theta, matrix = np.array([5.0, -4.0, 3.0]), np.diag([1.0, condition**0.5, condition])
-    near, region = theta.copy(), Ellipsoid(np.zeros(3), matrix, 1.0)
-    assert project_ellipsoid_metric(near, region, np.eye(3))
-    assert ellipsoid_distance(near, region) == pytest.approx(1.0, rel=1e-9)
+    region = Ellipsoid(np.zeros(3), matrix, 1.0)
+    near = region.nearest(theta, np.eye(3))
+    assert region.distance(near) == pytest.approx(1.0, rel=1e-9)
     multipliers = (theta - near) / (np.diag(matrix) * near)  # theta - p = m M p with one m >= 0
     np.testing.assert_allclose(multipliers, multipliers[0], rtol=1e-6)
 
 
 def test_zero_radius_leaves_the_center() -> None:
-    theta, center = np.array([5.0, -4.0]), np.array([1.0, 2.0])
-    assert project_ellipsoid_metric(theta, Ellipsoid(center, np.eye(2), 0.0), np.diag([1.0, 2.0]))
-    np.testing.assert_allclose(theta, center)
+    center = np.array([1.0, 2.0])
+    near = Ellipsoid(center, np.eye(2), 0.0).nearest(np.array([5.0, -4.0]), np.diag([1.0, 2.0]))
+    np.testing.assert_allclose(near, center)
 
 
 def test_says_when_the_sets_do_not_meet_or_the_metric_is_singular() -> None:
     theta, apart = np.array([5.0, 0.0]), Ellipsoid(np.array([5.0, 0.0]), np.eye(2), 1.0)
-    assert not project_region_metric(theta, Region(1.0, apart), np.eye(2))
-    assert np.linalg.norm(theta) <= 1.0 + 1e-12
-    before = np.array([5.0, 0.0])
-    assert not project_ball_metric(before, 1.0, np.diag([1.0, 0.0]))
-    assert before.tolist() == [5.0, 0.0]
+    with pytest.raises(ValueError, match="ellipsoid must meet the ball of radius 1"):
+        Region(1.0, apart).nearest(theta, np.eye(2))
+    with pytest.raises(np.linalg.LinAlgError):
+        Ellipsoid(np.zeros(2), np.eye(2), 1.0).nearest(theta, np.diag([1.0, 0.0]))
+    assert theta.tolist() == [5.0, 0.0]
 
 
 def test_ellipsoid_values_are_checked() -> None:

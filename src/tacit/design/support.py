@@ -4,115 +4,48 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit._compile import allocating_kernel, inlined_kernel
-from tacit.typing import FloatArray
+from tacit.typing import FloatArray, IntArray
 
-_NEGLIGIBLE = 1e-12
 _TINY = 1e-300
 
 
-@allocating_kernel
-def reduce_support(arms: FloatArray, weights: FloatArray) -> None:
-    """Bring the number of positive weights to at most d (d + 1) / 2 + 1, keeping V(weights) and their sum.
+def limit_support(arms: FloatArray, weights: FloatArray) -> IntArray:
+    """Bring the positive weights of each user to at most d (d + 1) / 2 + 1, keeping V(weights) and their sum.
 
-    More points than that are dependent as vectors (x x', 1).  Moving along a dependency changes neither the
-    matrix nor the sum, and stops when a weight reaches 0; one point is lost at a time.
+    ``arms`` has shape (N, K, d), ``weights`` (N, K); returns which of the N users had more.  More points than that are
+    dependent as vectors (x x', 1).  Moving along a dependency changes neither the matrix nor the sum, and stops when a
+    weight reaches 0; one point is lost at a time.
     """
-    dim = arms.shape[1]
+    dim = arms.shape[2]
     limit = dim * (dim + 1) // 2 + 1
-    for _ in range(arms.shape[0]):
-        if positive_count(weights) <= limit:
-            break
-        used, found = np.empty(limit + 1, dtype=np.intp), 0
-        for k in range(weights.shape[0]):
-            if weights[k] > 0.0 and found <= limit:
-                used[found] = k
-                found += 1
-        direction = _dependency(arms, used)
-        _slide(weights, used, direction)
-    total = 0.0
-    for k in range(weights.shape[0]):
-        total += weights[k]
-    for k in range(weights.shape[0]):
-        weights[k] /= total
+    changed = many = np.flatnonzero(np.count_nonzero(weights, axis=1) > limit)
+    while many.size:
+        used = (weights[many] == 0.0).argsort(axis=1, kind="stable")[:, : limit + 1]
+        lines = many[:, np.newaxis]
+        weights[lines, used] = _slid(weights[lines, used], _dependencies(arms[lines, used]))
+        many = many[np.count_nonzero(weights[many], axis=1) > limit]
+    weights[changed] /= weights[changed].sum(axis=1, keepdims=True)
+    return changed
 
 
-@inlined_kernel
-def positive_count(weights: FloatArray) -> int:
-    """Number of positive weights."""
-    found = 0
-    for k in range(weights.shape[0]):
-        if weights[k] > 0.0:
-            found += 1
-    return found
+def _dependencies(arms: FloatArray) -> FloatArray:
+    """Coefficients, not all 0, with which the vectors (x x', 1) of each user's arms add up to 0."""
+    rows, columns = np.tril_indices(arms.shape[2])
+    scale = np.square(arms).max(axis=(1, 2))
+    products = arms[:, :, rows] * arms[:, :, columns] / np.maximum(scale, _TINY)[:, np.newaxis, np.newaxis]
+    vectors = np.concatenate([products, np.ones((*arms.shape[:2], 1))], axis=2)
+    # One vector more than they have numbers: the last right singular vector belongs to no singular value.
+    return np.asarray(np.linalg.svd(vectors.transpose(0, 2, 1))[2][:, -1])
 
 
-@allocating_kernel
-def _dependency(arms: FloatArray, used: np.ndarray[tuple[int], np.dtype[np.intp]]) -> FloatArray:
-    """Coefficients, not all 0, with which the columns (x x', 1) of these arms add up to 0: by pivoted elimination."""
-    dim, columns = arms.shape[1], used.shape[0]
-    rows = columns - 1
-    table = np.empty((rows, columns))
-    scale = 0.0
-    for c in range(columns):
-        for i in range(dim):
-            scale = max(scale, arms[used[c], i] * arms[used[c], i])
-    for c in range(columns):
-        row = 0
-        for i in range(dim):
-            for j in range(i + 1):
-                table[row, c] = arms[used[c], i] * arms[used[c], j] / max(scale, _TINY)
-                row += 1
-        table[row, c] = 1.0
-    order, rank = np.empty(columns, dtype=np.intp), 0
-    for c in range(columns):
-        order[c] = c
-    for r in range(rows):
-        best_row, best_column, best = r, r, 0.0
-        for i in range(r, rows):
-            for c in range(r, columns):
-                if abs(table[i, c]) > best:
-                    best_row, best_column, best = i, c, abs(table[i, c])
-        if best <= _NEGLIGIBLE:
-            break
-        for c in range(columns):
-            table[r, c], table[best_row, c] = table[best_row, c], table[r, c]
-        for i in range(rows):
-            table[i, r], table[i, best_column] = table[i, best_column], table[i, r]
-        order[r], order[best_column] = order[best_column], order[r]
-        for i in range(r + 1, rows):
-            factor = table[i, r] / table[r, r]
-            for c in range(r, columns):
-                table[i, c] -= factor * table[r, c]
-        rank = r + 1
-    solution = np.zeros(columns)
-    solution[rank] = 1.0
-    for r in range(rank - 1, -1, -1):
-        value = 0.0
-        for c in range(r + 1, rank + 1):
-            value -= table[r, c] * solution[c]
-        solution[r] = value / table[r, r]
-    direction = np.empty(columns)
-    for c in range(columns):
-        direction[order[c]] = solution[c]
-    return direction
-
-
-@inlined_kernel
-def _slide(weights: FloatArray, used: np.ndarray[tuple[int], np.dtype[np.intp]], direction: FloatArray) -> None:
+def _slid(weights: FloatArray, direction: FloatArray) -> FloatArray:
     """Move the weights along ``direction`` or against it, whichever makes a weight vanish sooner, until one does."""
-    forward, backward = np.inf, np.inf
-    for c in range(used.shape[0]):
-        if direction[c] < 0.0:
-            forward = min(forward, weights[used[c]] / -direction[c])
-        elif direction[c] > 0.0:
-            backward = min(backward, weights[used[c]] / direction[c])
-    length = forward if forward <= backward else -backward
-    first = -1
-    for c in range(used.shape[0]):
-        weights[used[c]] += length * direction[c]
-        if direction[c] != 0.0 and (first < 0 or weights[used[c]] < weights[used[first]]):
-            first = c
-    weights[used[first]] = 0.0
-    for c in range(used.shape[0]):
-        weights[used[c]] = max(weights[used[c]], 0.0)
+    moves = direction != 0.0
+    steps = np.where(moves, weights / np.where(moves, -direction, 1.0), np.inf)
+    forward = np.where(steps > 0.0, steps, np.inf).min(axis=1)
+    backward = np.where(steps < 0.0, -steps, np.inf).min(axis=1)
+    length = np.where(forward <= backward, forward, -backward)
+    slid = weights + length[:, np.newaxis] * direction
+    lines = np.arange(len(slid))
+    slid[lines, np.where(moves, slid, np.inf).argmin(axis=1)] = 0.0
+    return np.asarray(np.maximum(slid, 0.0))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit._compile import entry
 from tacit._validate import integer_at_least, positive_or_inf, probability
 from tacit.estimation.plan import Problem, PublicView, Publish, Release, add_noise, gradient_sum, plan_gradients
 from tacit.glm.rows import Selection
@@ -18,12 +17,9 @@ MAX_STEPS = 500
 """Most noisy gradients of one call."""
 
 
-@entry
-def descent_step(released: FloatArray, ridge: float, center: FloatArray, rate: float, point: FloatArray) -> None:
-    """Move ``point`` against the released gradient sum, to which the public ridge's pull is added."""
-    for i in range(point.shape[0]):
-        pull = ridge * (point[i] - center[i])
-        point[i] -= rate * (released[i] + pull)
+def descent_step(released: FloatArray, ridge: float, center: FloatArray, rate: float, point: FloatArray) -> FloatArray:
+    """``point`` moved against the released gradient sum, to which the public ridge's pull is added."""
+    return np.asarray(point - rate * (released + ridge * (point - center)))
 
 
 @dataclass(frozen=True)
@@ -88,11 +84,11 @@ class NoisyGradientDescent:
         problem, metric = self.problem, np.eye(self.problem.dim)
         # Divided by a public count, not by the number of rows, which is private.
         rate = self.step_size / self.public_count
-        point, average = public.start.copy(), np.zeros(problem.dim)
-        public.project(point, problem.theta_bound, metric)
+        average = np.zeros(problem.dim)
+        point = public.nearest(public.start, problem.theta_bound, metric)
         for step in range(self.steps):
             average += point / self.steps
             released = publish(gradient_sum(problem, rows, point, release.grid), draws[step], release.noise_sd)
-            descent_step(released, problem.ridge, public.ridge_center, rate, point)
-            public.project(point, problem.theta_bound, metric)
+            moved = descent_step(released, problem.ridge, public.ridge_center, rate, point)
+            point = public.nearest(moved, problem.theta_bound, metric)
         return average

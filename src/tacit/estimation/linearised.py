@@ -35,12 +35,10 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacit._compile import inlined_kernel, kernel
 from tacit.estimation._bounds_table import known_row
 from tacit.estimation.search import Best, Positions, distinct, largest_value, mapped, middles
-from tacit.glm.links import Link, LinkForm, derivative, mean
+from tacit.glm.links import Link
 from tacit.glm.shifted import ShiftedLink
-from tacit.linalg.solve import dot
 from tacit.typing import FloatArray
 
 SHORTEST: Final = 0.7
@@ -58,22 +56,21 @@ _SMALLEST_SCORE = 1e-5
 """Below it the secant is replaced by its limit mu'(0)."""
 
 
-@kernel
-def blended_weight(link: LinkForm, blend: float, z: float) -> float:
-    """(1 - blend) mu'(z) + blend (mu(z) - mu(0)) / z."""
-    tangent = derivative(link, z)
+def blended_weights(link: Link, blend: float, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Means mu(z) and weights (1 - blend) mu'(z) + blend (mu(z) - mu(0)) / z of rows with the scores z."""
+    mean, weight = link.mean(z), link.derivative(z)
     if blend == 0.0:
-        return tangent
+        return mean, weight
     # At small scores the difference of the means is mostly rounding; the secant's limit is off by c |z| / 2 at most.
-    secant = derivative(link, 0.0) if abs(z) < _SMALLEST_SCORE else (mean(link, z) - mean(link, 0.0)) / z
-    return (1.0 - blend) * tangent + blend * secant
+    small = np.abs(z) < _SMALLEST_SCORE
+    secant = np.where(small, link.derivative(0.0), (mean - link.mean(0.0)) / np.where(small, 1.0, z))
+    return mean, np.asarray((1.0 - blend) * weight + blend * secant)
 
 
-@inlined_kernel
-def length_share(x: FloatArray) -> float:
-    """1 / |x|, by which a row is multiplied, or 1 below c; the factor keeps rounding from making it longer than 1."""
-    length = math.sqrt(dot(x, x))
-    return (1.0 - 1e-15) / length if length >= SHORTEST else 1.0
+def length_shares(rows: FloatArray) -> FloatArray:
+    """1 / |x| of each row, by which it is multiplied, or 1 below c; rounding never makes a row longer than 1."""
+    length = np.sqrt(np.vecdot(rows, rows))
+    return np.where(length >= SHORTEST, (1.0 - 1e-15) / np.maximum(length, SHORTEST), 1.0)
 
 
 class _Rows(NamedTuple):
@@ -84,11 +81,7 @@ class _Rows(NamedTuple):
 
 
 def _rows_at(link: Link, reward_bound: float, blend: float, z: FloatArray) -> _Rows:
-    means, weight = link.mean(z), link.derivative(z)
-    if blend != 0.0:  # as in `blended_weight`
-        small = np.abs(z) < _SMALLEST_SCORE
-        secant = np.where(small, link.derivative(0.0), (means - link.mean(0.0)) / np.where(small, 1.0, z))
-        weight = np.asarray((1.0 - blend) * weight + blend * secant)
+    means, weight = blended_weights(link, blend, z)
     return _Rows(weight, np.array([reward - means + weight * z for reward in (0.0, reward_bound)]))
 
 

@@ -6,39 +6,33 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit._compile import as_entry
 from tacit._validate import integer_at_least, positive_or_inf
 from tacit.errors import InvalidInput
 from tacit.estimation.plan import Problem, PublicView, Publish, Release, add_noise, gradient_sum, plan_gradients
 from tacit.glm.rows import Selection
-from tacit.linalg.eigen import symmetric_eigen
-from tacit.linalg.projection import project_ball
-from tacit.linalg.solve import cholesky, solve_cholesky
+from tacit.linalg.ball import into_ball
 from tacit.privacy.noise import NoiseSource
 from tacit.typing import FloatArray
 
-_eigen, _solve = as_entry(symmetric_eigen), as_entry(solve_cholesky)
+
+def positive_precision(precision: FloatArray, ridge: float) -> tuple[FloatArray, FloatArray]:
+    """The released matrix with negative eigenvalues cut to 0, plus ``ridge`` times the identity; and its inverse."""
+    values, basis = np.linalg.eigh(precision)
+    values = np.maximum(values, 0.0) + ridge
+    if not values[0] > 0.0:
+        raise InvalidInput("no estimate: ridge must be positive")
+    return (basis * values) @ basis.T, (basis / values) @ basis.T
 
 
-def positive_precision(precision: FloatArray, ridge: float) -> FloatArray:
-    """The released matrix with what noise made negative cut to 0, plus ``ridge`` times the identity."""
-    dim = precision.shape[0]
-    basis, values, out = np.empty((dim, dim)), np.empty(dim), ridge * np.eye(dim)
-    _eigen(np.array(precision, dtype=np.float64), values, basis)
-    for value, vector in zip(values, basis.T, strict=True):
-        out += np.multiply.outer(vector * max(value, 0.0), vector)
-    return out
-
-
-def newton_step(released: FloatArray, ridge: float, center: FloatArray, factor: FloatArray, point: FloatArray) -> None:
-    """Move ``point`` by the Newton step of the released gradient; ``factor`` is the preconditioner's Cholesky factor.
+def newton_step(
+    released: FloatArray, ridge: float, center: FloatArray, inverse: FloatArray, point: FloatArray
+) -> FloatArray:
+    """``point`` moved by the Newton step of the released gradient; ``inverse`` is that of the preconditioner.
 
     ``released`` is the gradient sum with its noise, and the only input that depends on data: the ridge's pull is added
     to it, never to the noise alone (docs/theory.md, "Exact noise").
     """
-    direction = released + ridge * (point - center)
-    _solve(factor, direction, direction)
-    point -= direction
+    return np.asarray(point - inverse @ (released + ridge * (point - center)))
 
 
 @dataclass(frozen=True)
@@ -79,18 +73,15 @@ class NoisyNewton:
         if public.precision is None:
             raise InvalidInput("precision must be given: the released matrix that preconditions the steps")
         problem, kept = self.problem, min(self.averaged, self.steps)
-        metric = positive_precision(public.precision, problem.ridge)
-        factor = np.empty_like(metric)
-        if not cholesky(metric, factor):
-            raise InvalidInput("no estimate: ridge must be positive")
-        point, average = public.start.copy(), np.zeros(problem.dim)
-        project_ball(point, problem.theta_bound)
+        metric, inverse = positive_precision(public.precision, problem.ridge)
+        average = np.zeros(problem.dim)
+        point = into_ball(public.start, problem.theta_bound)
         for step in range(self.steps):
             released = publish(gradient_sum(problem, rows, point, release.grid), draws[step], release.noise_sd)
-            newton_step(released, problem.ridge, public.ridge_center, factor, point)
+            moved = newton_step(released, problem.ridge, public.ridge_center, inverse, point)
             # The minimum of the noisy quadratic model over ball and ellipsoid: scores stay in [-S, S], where no
             # residual is clipped.
-            public.project(point, problem.theta_bound, metric)
+            point = public.nearest(moved, problem.theta_bound, metric)
             if step >= self.steps - kept:
                 average += point / kept
         return average

@@ -20,9 +20,10 @@ from tacit.estimation.gradient import clipped_gradient_sum, gradient_grid
 from tacit.estimation.sensitivity import gradient_diameter, largest_residual
 from tacit.glm.links import Link
 from tacit.glm.rows import Selection
-from tacit.linalg.projection import Ellipsoid, Region, project_region_metric, unbounded
+from tacit.linalg.projection import Ellipsoid, Region, unbounded
 from tacit.privacy.events import NoisySum
 from tacit.privacy.noise import NoiseSource
+from tacit.threads import one_blas_thread
 from tacit.typing import FloatArray
 
 Publish = Callable[[FloatArray, FloatArray, float], FloatArray]
@@ -101,11 +102,10 @@ class PublicView:
         """Where the ridge pulls to: 0 unless stated."""
         return np.zeros_like(self.start) if self.center is None else self.center
 
-    def project(self, point: FloatArray, theta_bound: float, metric: FloatArray) -> None:
-        """Move ``point`` into ball and ellipsoid, to the nearest point in the norm of ``metric``."""
+    def nearest(self, point: FloatArray, theta_bound: float, metric: FloatArray) -> FloatArray:
+        """The point of ball and ellipsoid that is nearest to ``point`` in the norm of ``metric``."""
         ellipsoid = unbounded(point.shape[0]) if self.ellipsoid is None else self.ellipsoid
-        if not project_region_metric(point, Region(theta_bound, ellipsoid), metric):
-            raise InvalidInput("no estimate: the ellipsoid must meet the ball of radius theta_bound")
+        return Region(theta_bound, ellipsoid).nearest(point, metric)
 
 
 @dataclass(frozen=True)
@@ -169,10 +169,8 @@ def plan_gradients(problem: Problem, mu: float, steps: int, noise: NoiseSource, 
 
 def gradient_sum(problem: Problem, rows: Selection, theta: FloatArray, grid: float) -> FloatArray:
     """The exact gradient sum at a public ``theta``, before its noise."""
-    total = np.empty(problem.dim)
-    bounds = (problem.reward_bound, problem.residual_bound)
-    clipped_gradient_sum(problem.link.form, rows, theta, *bounds, grid, total)
-    return total
+    bounds = problem.reward_bound, problem.residual_bound
+    return clipped_gradient_sum(problem.link, rows, theta, *bounds, grid)
 
 
 def estimate(
@@ -197,4 +195,5 @@ def estimate(
     release = optimizer.release(noise, name)
     charge(release.event)
     draws = noise.gaussian(release.noise_sd, (optimizer.steps, problem.dim))
-    return optimizer.run(rows, public, release, draws, publish)
+    with one_blas_thread(problem.dim):
+        return optimizer.run(rows, public, release, draws, publish)

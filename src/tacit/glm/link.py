@@ -1,7 +1,7 @@
 """What a link is: the mean reward mu(z) at the score z = <x, theta>, and everything else that depends on it.
 
-``Link`` is the interface, and says what a link must state.  ``CompiledLink`` has kernels and so can be used by
-policies; ``ClickLink`` is one whose rewards are 0 or R.  The links themselves are in `tacit.glm.links`.
+``Link`` is the interface, and says what a link must state; ``ClickLink`` is one whose rewards are 0 or R.  The links
+themselves are in `tacit.glm.links`.
 
 Sensitivities, and with them the scale of the noise, rest on the bounds that a link states: the contract suite in
 ``tests/contracts/links.py`` checks them for any object of this interface.
@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import InvalidInput
-from tacit.glm.link_kernels import MAX_SCORE, LinkForm, evaluate_each, sample_each
-from tacit.glm.link_table import ANTIDERIVATIVE, DERIVATIVE, MEAN, LinkKernels, code_of
 from tacit.typing import FloatArray
 
+MAX_SCORE = 700.0
+"""Mean, derivative and antiderivative are finite for every score up to it, and down to its negative."""
 _HALVINGS = 80
 """After which [-700, 700] is shorter than the distance of numbers, except close to 0."""
 
@@ -44,16 +44,6 @@ class Link(ABC):
     def name(self) -> str:
         """What users call the link."""
 
-    @property
-    def form(self) -> LinkForm:
-        """The link as kernels take it."""
-        return LinkForm(self.code, 0.0)
-
-    @property
-    def code(self) -> int:
-        """What kernels know its functions by."""
-        raise InvalidInput(f"the link {self.name} has no compiled kernels, so that no policy can use it")
-
     @abstractmethod
     def mean(self, scores: npt.ArrayLike) -> FloatArray:
         """mu, elementwise: increasing."""
@@ -65,6 +55,18 @@ class Link(ABC):
     @abstractmethod
     def antiderivative(self, scores: npt.ArrayLike) -> FloatArray:
         """An antiderivative of mu, elementwise."""
+
+    def mean_at(self, z: float) -> float:
+        """mu at one score; `math` is ten times as fast as NumPy there, where a link has it."""
+        return float(self.mean(z))
+
+    def derivative_at(self, z: float) -> float:
+        """mu' at one score."""
+        return float(self.derivative(z))
+
+    def antiderivative_at(self, z: float) -> float:
+        """The antiderivative of mu at one score."""
+        return float(self.antiderivative(z))
 
     @property
     @abstractmethod
@@ -80,8 +82,15 @@ class Link(ABC):
         """Bound on the variance of a reward at each score."""
 
     @abstractmethod
+    def draw_rewards(self, means: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
+        """Rewards in [0, R] of simulated users by their means, as a function of numbers uniform in [0, 1).
+
+        For a fixed uniform number it never falls as the mean rises.  Means and numbers are broadcast.
+        """
+
     def sample_rewards(self, scores: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
-        """Rewards in [0, R] of a simulated user at each score, as a function of numbers uniform in [0, 1)."""
+        """Rewards in [0, R] of simulated users at each score."""
+        return self.draw_rewards(self.mean(scores), reward_bound, uniforms)
 
     @abstractmethod
     def simulated_reward_bound(self, theta_norm: float) -> float:
@@ -161,48 +170,18 @@ class Link(ABC):
         return np.array([-bound, 0.0, bound, *(z for z in self.inflections if abs(z) < bound)])
 
     def _checked_bound(self, theta_bound: float) -> float:
-        """S, if kernels are finite over [-S, S]."""
+        """S, if mean and derivative are finite over [-S, S]."""
         return checked_bound(theta_bound, self.max_score)
 
 
-class CompiledLink(Link):
-    """A link that kernels know by its code: what policies and environments run.
-
-    The package's links have branches in ``tacit.glm.link_kernels``.  One from outside states its ``kernels`` and is
-    given a code by ``tacit.glm.links.register_link``.
-    """
-
-    __slots__ = ()
-
-    kernels: LinkKernels | None = None
-    """The functions of a link from outside the package."""
-
-    @property
-    def code(self) -> int:
-        """What kernels know its functions by; for a link from outside, in this process only."""
-        return code_of(self.name, self.kernels)
-
-    def mean(self, scores: npt.ArrayLike) -> FloatArray:
-        """mu, elementwise."""
-        return evaluate_each(MEAN, self.form, scores)
-
-    def derivative(self, scores: npt.ArrayLike) -> FloatArray:
-        """mu', elementwise."""
-        return evaluate_each(DERIVATIVE, self.form, scores)
-
-    def antiderivative(self, scores: npt.ArrayLike) -> FloatArray:
-        """An antiderivative of mu, elementwise."""
-        return evaluate_each(ANTIDERIVATIVE, self.form, scores)
-
-    def sample_rewards(self, scores: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
-        """Rewards in [0, R] of a simulated user at each score."""
-        return sample_each(self.form, scores, reward_bound, uniforms)
-
-
-class ClickLink(CompiledLink):
+class ClickLink(Link):
     """A link whose simulated rewards are 0 or R: nothing in [0, R] of the same mean varies more."""
 
     __slots__ = ()
+
+    def draw_rewards(self, means: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
+        """R with the probability that gives the mean, else 0."""
+        return np.where(np.asarray(uniforms) * reward_bound < np.asarray(means), reward_bound, 0.0)
 
     def variance_bound(self, scores: npt.ArrayLike, reward_bound: float) -> FloatArray:
         """That of rewards in [0, R]."""

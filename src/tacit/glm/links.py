@@ -1,4 +1,4 @@
-"""The package's links, those that were registered from outside, and the kernels that dispatch on them."""
+"""The package's links, and those that were registered from outside."""
 
 from __future__ import annotations
 
@@ -8,49 +8,32 @@ from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit, ndtr
 
 from tacit.errors import InvalidInput
-from tacit.glm.link import ClickLink, CompiledLink, Link, bounded_variance, checked_bound
-from tacit.glm.link_kernels import (
-    IDENTITY,
-    INV_SQRT_2PI,
-    LOG,
-    LOGISTIC,
-    MAX_RATE,
-    MAX_SCORE,
-    PROBIT,
-    LinkForm,
-    antiderivative,
-    derivative,
-    mean,
-    sample_reward,
-)
+from tacit.glm.link import MAX_SCORE, ClickLink, Link, bounded_variance, checked_bound
 from tacit.glm.link_names import add_link_name
-from tacit.glm.link_table import LinkKernels, add_kernels, two_valued_reward
 from tacit.typing import FloatArray
 
 __all__ = [
-    "IDENTITY",
     "LINKS",
-    "LOG",
-    "LOGISTIC",
     "MAX_SCORE",
-    "PROBIT",
     "ClickLink",
-    "CompiledLink",
+    "Identity",
     "Link",
-    "LinkForm",
-    "LinkKernels",
-    "antiderivative",
+    "Log",
+    "Logistic",
+    "Probit",
     "bounded_variance",
     "checked_bound",
-    "derivative",
     "get_link",
-    "mean",
     "register_link",
-    "sample_reward",
-    "two_valued_reward",
 ]
+
+_MAX_RATE = 700.0
+"""Largest Poisson rate that can be sampled: above it exp(-rate), where the sum starts, underflows."""
+_SQRT_HALF = math.sqrt(0.5)
+_INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
 
 
 class Logistic(ClickLink):
@@ -58,8 +41,34 @@ class Logistic(ClickLink):
 
     __slots__ = ()
     name = "logistic"
-    code = LOGISTIC
     inflections = (0.0,)
+
+    def mean(self, scores: npt.ArrayLike) -> FloatArray:
+        """1 / (1 + exp(-z))."""
+        return np.asarray(expit(np.asarray(scores, dtype=np.float64)))
+
+    def derivative(self, scores: npt.ArrayLike) -> FloatArray:
+        """mu (1 - mu), in a form that does not cancel in the tails."""
+        tail = np.exp(-np.abs(np.asarray(scores, dtype=np.float64)))
+        return np.asarray(tail / np.square(1.0 + tail))
+
+    def antiderivative(self, scores: npt.ArrayLike) -> FloatArray:
+        """log(1 + exp(z))."""
+        return np.asarray(np.logaddexp(0.0, np.asarray(scores, dtype=np.float64)))
+
+    def mean_at(self, z: float) -> float:
+        """1 / (1 + exp(-z))."""
+        tail = math.exp(-abs(z))
+        return 1.0 / (1.0 + tail) if z >= 0.0 else tail / (1.0 + tail)
+
+    def derivative_at(self, z: float) -> float:
+        """mu (1 - mu)."""
+        tail = math.exp(-abs(z))
+        return tail / ((1.0 + tail) * (1.0 + tail))
+
+    def antiderivative_at(self, z: float) -> float:
+        """log(1 + exp(z))."""
+        return max(z, 0.0) + math.log1p(math.exp(-abs(z)))
 
     def curvature_bound(self, theta_bound: float) -> float:
         """1 / (6 sqrt(3)), reached where mu = 1/2 +- 1 / sqrt(12); not below S = 1.32, where it still holds."""
@@ -81,13 +90,37 @@ class Probit(ClickLink):
 
     __slots__ = ()
     name = "probit"
-    code = PROBIT
     inflections = (0.0,)
+
+    def mean(self, scores: npt.ArrayLike) -> FloatArray:
+        """Phi(z)."""
+        return np.asarray(ndtr(np.asarray(scores, dtype=np.float64)))
+
+    def derivative(self, scores: npt.ArrayLike) -> FloatArray:
+        """phi(z), the normal density."""
+        return np.asarray(_INV_SQRT_2PI * np.exp(-0.5 * np.square(np.asarray(scores, dtype=np.float64))))
+
+    def antiderivative(self, scores: npt.ArrayLike) -> FloatArray:
+        """z Phi(z) + phi(z); the terms cancel down to rounding far in the left tail, which may not turn it negative."""
+        z = np.asarray(scores, dtype=np.float64)
+        return np.asarray(np.maximum(0.0, z * self.mean(z) + self.derivative(z)))
+
+    def mean_at(self, z: float) -> float:
+        """Phi(z)."""
+        return 0.5 * math.erfc(-z * _SQRT_HALF)
+
+    def derivative_at(self, z: float) -> float:
+        """phi(z)."""
+        return _INV_SQRT_2PI * math.exp(-0.5 * z * z)
+
+    def antiderivative_at(self, z: float) -> float:
+        """z Phi(z) + phi(z), not negative."""
+        return max(0.0, z * self.mean_at(z) + self.derivative_at(z))
 
     def curvature_bound(self, theta_bound: float) -> float:
         """abs(z) phi(z) at its maximum z = 1; not reached below S = 1, where it still holds."""
         checked_bound(theta_bound)
-        return INV_SQRT_2PI * math.exp(-0.5)
+        return _INV_SQRT_2PI * math.exp(-0.5)
 
     def curvature_between(self, low: float, high: float) -> float:
         """abs(z) phi(z): it rises to its two peaks at abs(z) = 1 and falls beyond."""
@@ -100,8 +133,31 @@ class Identity(ClickLink):
 
     __slots__ = ()
     name = "identity"
-    code = IDENTITY
     inflections = ()
+
+    def mean(self, scores: npt.ArrayLike) -> FloatArray:
+        """The score itself."""
+        return np.array(scores, dtype=np.float64)
+
+    def derivative(self, scores: npt.ArrayLike) -> FloatArray:
+        """1 everywhere."""
+        return np.ones(np.shape(scores))
+
+    def antiderivative(self, scores: npt.ArrayLike) -> FloatArray:
+        """z^2 / 2."""
+        return np.asarray(0.5 * np.square(np.asarray(scores, dtype=np.float64)))
+
+    def mean_at(self, z: float) -> float:
+        """The score itself."""
+        return z
+
+    def derivative_at(self, z: float) -> float:
+        """1."""
+        return 1.0
+
+    def antiderivative_at(self, z: float) -> float:
+        """z^2 / 2."""
+        return 0.5 * z * z
 
     def curvature_bound(self, theta_bound: float) -> float:
         """0: the weight is constant."""
@@ -117,15 +173,48 @@ class Identity(ClickLink):
         return theta_norm
 
 
-class Log(CompiledLink):
+class Log(Link):
     """mu = exp(z): counts, Poisson in simulations."""
 
     __slots__ = ()
     name = "log"
-    code = LOG
     inflections = ()
     default_reward_bound = 10.0
     clips_rewards = True
+
+    def mean(self, scores: npt.ArrayLike) -> FloatArray:
+        """exp(z), constant beyond the largest score."""
+        return np.asarray(np.exp(np.minimum(np.asarray(scores, dtype=np.float64), MAX_SCORE)))
+
+    def derivative(self, scores: npt.ArrayLike) -> FloatArray:
+        """exp(z)."""
+        return self.mean(scores)
+
+    def antiderivative(self, scores: npt.ArrayLike) -> FloatArray:
+        """exp(z), and beyond the largest score its straight continuation, so that losses stay convex."""
+        beyond = np.maximum(np.asarray(scores, dtype=np.float64) - MAX_SCORE, 0.0)
+        return np.asarray(self.mean(scores) * (1.0 + beyond))
+
+    def mean_at(self, z: float) -> float:
+        """exp(z), constant beyond the largest score."""
+        return math.exp(min(z, MAX_SCORE))
+
+    def derivative_at(self, z: float) -> float:
+        """exp(z)."""
+        return self.mean_at(z)
+
+    def antiderivative_at(self, z: float) -> float:
+        """exp(z), and beyond the largest score its straight continuation."""
+        return self.mean_at(z) * (1.0 + max(z - MAX_SCORE, 0.0))
+
+    def draw_rewards(self, means: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
+        """Poisson counts by their quantile function, cut to R."""
+        rates, uniform = np.broadcast_arrays(
+            np.asarray(means, dtype=np.float64), np.asarray(uniforms, dtype=np.float64)
+        )
+        if np.any(rates > _MAX_RATE):
+            raise ValueError("the mean count is above 700: too large to be sampled")
+        return np.minimum(reward_bound, _poisson_quantiles(rates, uniform))
 
     def curvature_bound(self, theta_bound: float) -> float:
         """exp(S), at the upper end."""
@@ -146,8 +235,8 @@ class Log(CompiledLink):
     def simulated_reward_bound(self, theta_norm: float) -> float:
         """Six standard deviations above the largest mean: clipping is then too rare to be seen."""
         top = math.exp(min(theta_norm, MAX_SCORE))
-        if top > MAX_RATE:
-            limit = math.log(MAX_RATE)
+        if top > _MAX_RATE:
+            limit = math.log(_MAX_RATE)
             raise InvalidInput(f"theta_norm must be at most {limit:.2f} for simulated counts, got {theta_norm}")
         return float(math.ceil(top + 6.0 * math.sqrt(top)))
 
@@ -157,36 +246,79 @@ def _peak_and_ends(low: float, high: float, peak: float) -> FloatArray:
     return np.array([low, high, *(z for z in (-peak, peak) if low < z < high)])
 
 
+def _poisson_quantiles(rates: FloatArray, uniforms: FloatArray) -> FloatArray:
+    """The smallest count whose distribution function reaches each uniform number, by summing the mass function."""
+    mass = np.exp(-rates)
+    total, count = mass.copy(), np.zeros(rates.shape)
+    while np.any(below := (total < uniforms) & (mass > 0.0)):
+        count += below
+        mass = np.where(below, mass * rates / np.maximum(count, 1.0), mass)
+        total += np.where(below, mass, 0.0)
+    return count
+
+
 _links: dict[str, Link] = {link.name: link for link in (Logistic(), Probit(), Identity(), Log())}
 LINKS: Mapping[str, Link] = MappingProxyType(_links)
 """Every link that is known now, by its name."""
 
 
-def register_link(link: CompiledLink) -> None:
-    """Make a link from outside the package known by its name, with the ``kernels`` that it states.
+def register_link(link: Link) -> None:
+    """Make a link from outside the package known by its name.
 
-    Call it in the module that defines the link: whatever process imports the module can then use the link, and no
+    Call it in the module that defines the link: any process that imports the module can then use the link, and no
     other can.  Registered again from the same class, as when a module is reloaded, it replaces the link for policies
-    that are made from then on.  For mu = 1 / (1 + exp(-8 z)):
+    that are made from then on.
 
-        class Steep(ClickLink):
-            name = "steep"
-            inflections = (0.0,)
-            kernels = LinkKernels(steep_mean, steep_derivative, steep_antiderivative)
+    Parameters
+    ----------
+    link : Link
+        An instance of a subclass of `Link` or `ClickLink`.
 
-            def curvature_bound(self, theta_bound: float) -> float:
-                return 64.0 / (6.0 * math.sqrt(3.0))
-
-        register_link(Steep())
+    Examples
+    --------
+    >>> import math
+    >>> import numpy as np
+    >>> from scipy.special import expit
+    >>> from tacit.extend import ClickLink, register_link
+    >>> class Steep(ClickLink):
+    ...     name = "steep-example"
+    ...     inflections = (0.0,)
+    ...
+    ...     def mean(self, scores):
+    ...         return expit(8.0 * np.asarray(scores))
+    ...
+    ...     def derivative(self, scores):
+    ...         return 8.0 * self.mean(scores) * self.mean(np.negative(scores))
+    ...
+    ...     def antiderivative(self, scores):
+    ...         return np.logaddexp(0.0, 8.0 * np.asarray(scores)) / 8.0
+    ...
+    ...     def curvature_bound(self, theta_bound):
+    ...         return 64.0 / (6.0 * math.sqrt(3.0))
+    >>> register_link(Steep())
     """
-    if not isinstance(link, CompiledLink) or link.kernels is None:
-        raise InvalidInput(f"a link to register must be a CompiledLink that states its kernels, got {link!r}")
+    if not isinstance(link, Link):
+        raise InvalidInput(f"a link to register must be an instance of a subclass of Link, got {link!r}")
     known = _links.get(link.name)
     if known is not None and _home(known) != _home(link):
         raise InvalidInput(f"a link named {link.name!r} is known already: choose another name")
-    add_kernels(link.name, link.kernels)
+    _check_functions(link)
     _links[link.name] = link
     add_link_name(link.name)
+
+
+def _check_functions(link: Link) -> None:
+    """Refuse functions that are not elementwise, not finite somewhere or fall: sums would be lost for good."""
+    scores = np.linspace(-MAX_SCORE, MAX_SCORE, 2_801).reshape(1, -1)
+    with np.errstate(all="ignore"):
+        found = {function.__name__: function(scores) for function in (link.mean, link.derivative, link.antiderivative)}
+    for name, values in found.items():
+        if np.shape(values) != scores.shape:
+            raise InvalidInput(f"link {link.name}: {name} must give a number for each score, got {np.shape(values)}")
+        if not np.all(np.isfinite(values)):
+            raise InvalidInput(f"link {link.name}: {name} must be finite for scores up to {MAX_SCORE:g}")
+    if np.any(found["derivative"] < 0.0):
+        raise InvalidInput(f"link {link.name}: the derivative must not be negative, means increase")
 
 
 def _home(link: Link) -> tuple[str, str]:

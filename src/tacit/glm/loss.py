@@ -6,40 +6,30 @@ canonical links; for probit it is not the probit likelihood, yet convex, and the
 
 from __future__ import annotations
 
-from tacit._compile import inlined_kernel
-from tacit.glm.links import LinkForm, antiderivative, derivative, mean
-from tacit.glm.rows import Selection, has_mark
-from tacit.linalg.solve import dot
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit.glm.link import Link
 from tacit.typing import FloatArray
 
 
-@inlined_kernel
-def evaluate(
-    link: LinkForm, selection: Selection, theta: FloatArray, gradient: FloatArray, hessian: FloatArray
-) -> float:
-    """The loss summed over the selected rows, with its gradient and Hessian written out, in one pass."""
-    dim, mark = theta.shape[0], selection.mark
-    features, rewards, mask, held = selection.rows
-    for j in range(dim):
-        gradient[j] = 0.0
-        for k in range(dim):
-            hessian[j, k] = 0.0
-    origin = antiderivative(link, 0.0)
-    total = 0.0
-    for i in range(held[()]):
-        if not has_mark(mask, i, mark):
-            continue
-        x = features[i]
-        reward = rewards[i]
-        z = dot(x, theta)
-        total += antiderivative(link, z) - origin - reward * z
-        residual, curvature = mean(link, z) - reward, derivative(link, z)
-        for j in range(dim):
-            gradient[j] += residual * x[j]
-            scaled = curvature * x[j]
-            for k in range(j + 1):
-                hessian[j, k] += scaled * x[k]
-    for j in range(dim):
-        for k in range(j):
-            hessian[k, j] = hessian[j, k]
-    return total
+class Expansion(NamedTuple):
+    """A function of theta around one point, to second order."""
+
+    value: float
+    gradient: FloatArray
+    hessian: FloatArray
+
+
+def evaluate(link: Link, features: FloatArray, rewards: FloatArray, theta: FloatArray) -> Expansion:
+    """Sum the loss over rows of ``features``, shape (n, d), with its gradient and Hessian."""
+    z = features.dot(theta)
+    value = float((link.antiderivative(z) - link.antiderivative_at(0.0)).sum() - rewards.dot(z))
+    return Expansion(value, (link.mean(z) - rewards).dot(features), weighted_outers(features, link.derivative(z)))
+
+
+def weighted_outers(features: FloatArray, weights: FloatArray) -> FloatArray:
+    """Sum w x x' over rows, symmetric to the bit; no weight is negative."""
+    rooted = features * np.sqrt(weights)[:, np.newaxis]
+    return np.asarray(rooted.T.dot(rooted))

@@ -1,4 +1,4 @@
-"""Data rows as kernels take them: buffers that are filled from the front, and a mask in place of copies."""
+"""Data rows: buffers that are filled from the front, with a mark for each row."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacit._compile import kernel
 from tacit.errors import InvalidInput
 from tacit.typing import ByteArray, Count, FloatArray, count
 
 ALL_ROWS = -1
-"""The mark of a selection that has every row, whatever the mask says."""
+"""The mark of a selection that has every row, whatever their marks are."""
 
 
 class RowBuffer(NamedTuple):
@@ -32,13 +31,13 @@ class Selection(NamedTuple):
     mark: int
 
 
-@kernel
-def has_mark(mask: ByteArray, i: int, mark: int) -> bool:
-    """Whether a selection with this mark has row ``i``.
-
-    Loops over rows take arrays out of their tuple first: to pass the tuple would count references for each row.
-    """
-    return mark == ALL_ROWS or mask[i] == mark
+def selected(selection: Selection) -> tuple[FloatArray, FloatArray]:
+    """Features, shape (n, d), and rewards of the rows of a selection; views where it has every row."""
+    features, rewards, mask, held = selection.rows
+    own: slice | npt.NDArray[np.intp] = slice(int(held[()]))
+    if selection.mark != ALL_ROWS:
+        own = np.flatnonzero(mask[own] == selection.mark)
+    return features[own], rewards[own]
 
 
 def rows_of(features: npt.ArrayLike, rewards: npt.ArrayLike) -> RowBuffer:

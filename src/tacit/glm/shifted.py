@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import InvalidInput
-from tacit.glm.link import Link
-from tacit.glm.link_kernels import MAX_SCORE, LinkForm
+from tacit.glm.link import MAX_SCORE, Link
 from tacit.typing import FloatArray
 
 _LEAST_SLOPE = 1e-6
@@ -33,12 +32,6 @@ class ShiftedLink(Link):
     def name(self) -> str:
         """That of the base, and the base rate.  No table of the package has it."""
         return f"{self.base.name} at base rate {float(self.mean(0.0)):.6g}"
-
-    @property
-    def form(self) -> LinkForm:
-        """Functions of the base, and the offset."""
-        code, offset = self.base.form
-        return LinkForm(code, offset + self.offset)
 
     @property
     def default_reward_bound(self) -> float:  # type: ignore[override]
@@ -72,13 +65,25 @@ class ShiftedLink(Link):
         """That of mu at z + o, elementwise."""
         return self.base.antiderivative(self._moved(scores))
 
+    def mean_at(self, z: float) -> float:
+        """mu(z + o)."""
+        return self.base.mean_at(z + self.offset)
+
+    def derivative_at(self, z: float) -> float:
+        """mu'(z + o)."""
+        return self.base.derivative_at(z + self.offset)
+
+    def antiderivative_at(self, z: float) -> float:
+        """That of mu at z + o."""
+        return self.base.antiderivative_at(z + self.offset)
+
     def variance_bound(self, scores: npt.ArrayLike, reward_bound: float) -> FloatArray:
         """That of mu at z + o."""
         return self.base.variance_bound(self._moved(scores), reward_bound)
 
-    def sample_rewards(self, scores: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
-        """Rewards of the base at z + o."""
-        return self.base.sample_rewards(self._moved(scores), reward_bound, uniforms)
+    def draw_rewards(self, means: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
+        """Rewards of the base with these means."""
+        return self.base.draw_rewards(means, reward_bound, uniforms)
 
     @property
     def inflections(self) -> tuple[float, ...]:

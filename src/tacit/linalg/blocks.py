@@ -11,149 +11,172 @@ increasing, the rest filled up with the value 0 and the position -1.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from tacit._compile import entry, kernel
-from tacit.linalg.packing import SQRT2
+from tacit.linalg.packing import SQRT2, rounded_to_grid
 from tacit.typing import Fixed, FloatArray, IntArray
 
 FORBIDDEN = -1
 """In place of the entry of a pair that cannot be nonzero together."""
+NO_POSITION = -1.0
+"""Fills up the positions of a compact row."""
 
 
 class Blocks(NamedTuple):
-    """Which entries of x x' there are, and where they are packed; the same for the life of a policy."""
+    """Which entries of x x' there are, and where they are packed; constant for the life of a policy."""
 
     starts: Fixed[IntArray]
     """First coordinate of each block, and the number of coordinates behind them."""
     block: Fixed[IntArray]
     """The block of each coordinate."""
-    entries: Fixed[IntArray]
-    """First packed entry of each block, and the number of entries behind them."""
-    corners: Fixed[IntArray]
-    """Where each block's square begins in ``table`` and in everything that is kept as squares, one after another."""
+    lines: Fixed[IntArray]
+    """Where the line of each coordinate begins in everything that is kept as squares of blocks, one after another."""
+    local: Fixed[IntArray]
+    """The number of each coordinate within its block: its place in a line."""
     table: Fixed[IntArray]
-    """For each pair of coordinates of a block its packed entry, or `FORBIDDEN`; both orders of a pair."""
+    """For each entry of the squares its packed entry, or `FORBIDDEN`."""
 
 
-def make_blocks(starts: IntArray, pairs: IntArray) -> Blocks:
+@dataclass(frozen=True)
+class BlockGroup:
+    """Blocks of one size as a stack: C blocks of m coordinates."""
+
+    coordinates: IntArray
+    """Shape (C, m)."""
+    squares: IntArray
+    """Where the squares of these blocks are kept, shape (C, m, m)."""
+    table: IntArray
+    """Packed entry of each entry of the squares, shape (C, m, m); any entry where ``factor`` is 0."""
+    factor: FloatArray
+    """What unpacking multiplies by: 1 on the diagonal, 1 / sqrt(2) beside it, 0 where a pair is forbidden."""
+    entries: IntArray
+    """How many packed entries each block has, shape (C,)."""
+
+    def unpacked(self, packed: FloatArray) -> FloatArray:
+        """Symmetric matrices of the blocks, shape (C, m, m)."""
+        return np.asarray(packed[self.table] * self.factor)
+
+
+def make_blocks(starts: IntArray, pairs: IntArray) -> tuple[Blocks, list[BlockGroup]]:
     """Blocks that begin at ``starts`` (the number of coordinates comes last), with the allowed ``pairs`` i <= j.
 
     Pairs are ordered by block, and every coordinate is paired with itself.
     """
     sizes = np.diff(starts)
     block = np.repeat(np.arange(sizes.size), sizes)
-    corners = np.concatenate([[0], np.cumsum(sizes * sizes)])
-    owners = block[pairs[:, 0]]
-    entries = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=sizes.size))])
-    table = np.full(int(corners[-1]), FORBIDDEN, dtype=np.int64)
-    local = pairs - starts[owners][:, np.newaxis]
+    local = np.arange(starts[-1]) - starts[block]
+    corners = np.cumsum(sizes**2) - sizes**2
+    lines = corners[block] + local * sizes[block]
+    table = np.full(int(np.sum(sizes**2)), FORBIDDEN, dtype=np.int64)
     for first, second in ((0, 1), (1, 0)):
-        table[corners[owners] + local[:, first] * sizes[owners] + local[:, second]] = np.arange(pairs.shape[0])
-    return Blocks(*(np.asarray(array, dtype=np.int64) for array in (starts, block, entries, corners, table)))
+        table[lines[pairs[:, first]] + local[pairs[:, second]]] = np.arange(len(pairs))
+    parts = (np.asarray(array, dtype=np.int64) for array in (starts, block, lines, local, table))
+    groups = []
+    for size in np.unique(sizes):
+        own = np.flatnonzero(sizes == size)
+        squares = corners[own][:, np.newaxis, np.newaxis] + np.arange(size * size).reshape(size, size)
+        groups.append(_group(starts[own], squares, table[squares]))
+    return Blocks(*parts), groups
 
 
-@entry
+def _group(starts: IntArray, squares: IntArray, entries: IntArray) -> BlockGroup:
+    """The blocks of one size that begin at ``starts``."""
+    size = squares.shape[1]
+    allowed = entries != FORBIDDEN
+    factor = np.where(allowed, np.where(np.eye(size, dtype=bool), 1.0, 1.0 / SQRT2), 0.0)
+    counts = (allowed.sum(axis=(1, 2)) + size) // 2
+    return BlockGroup(starts[:, np.newaxis] + np.arange(size), squares, np.maximum(entries, 0), factor, counts)
+
+
+def compact_rows(rows: IntArray, positions: IntArray, values: FloatArray, shape: tuple[int, int]) -> FloatArray:
+    """Make compact rows, shape (N, 2 n), of their nonzero entries, which come row by row; ``shape`` is (N, n)."""
+    count, width = shape
+    out = np.zeros((count, 2 * width))
+    out[:, width:] = NO_POSITION
+    held = np.bincount(rows, minlength=count)
+    shift = np.arange(0, out.size, 2 * width) - (held.cumsum() - held)  # from an entry's number to its place
+    places, flat = np.arange(rows.size) + shift.take(rows), out.reshape(-1)
+    flat[places] = values
+    flat[places + width] = positions
+    return out
+
+
+def dense_rows(rows: FloatArray, dim: int) -> FloatArray:
+    """Write compact rows, shape (N, 2 n), as ordinary ones of shape (N, d)."""
+    count, width = rows.shape[0], rows.shape[1] // 2
+    positions, out = rows[:, width:], np.zeros((count, dim))
+    there = positions >= 0.0
+    places = positions + np.arange(0.0, count * dim, dim)[:, np.newaxis]
+    out.reshape(-1)[places[there].astype(np.intp)] = rows[:, :width][there]
+    return out
+
+
 def compacted(dense: FloatArray, block: IntArray, out: FloatArray) -> int:
     """Write the rows of ``dense``, shape (N, K, d), as compact ones into ``out``, shape (N, K, 2 n).
 
     Returns the first of the N that has a row with entries in two blocks or with more than n of them; N when none has.
     """
-    width = out.shape[2] // 2
-    for user in range(dense.shape[0]):
-        for k in range(dense.shape[1]):
-            held, owner = 0, -1
-            for i in range(dense.shape[2]):
-                if dense[user, k, i] != 0.0:
-                    if held == width or (held > 0 and block[i] != owner):
-                        return user
-                    owner = block[i]
-                    out[user, k, held] = dense[user, k, i]
-                    out[user, k, width + held] = float(i)
-                    held += 1
-            for j in range(held, width):
-                out[user, k, j] = 0.0
-                out[user, k, width + j] = -1.0
-    return int(dense.shape[0])
+    users, arms, dim = map(int, dense.shape)
+    entries = np.flatnonzero(dense)
+    rows, positions, owner = entries // dim, entries % dim, np.full(users * arms, -1)
+    owner[rows] = block[positions]  # of the last one
+    refused = np.bincount(rows, minlength=users * arms) > out.shape[2] // 2
+    refused[rows[block[positions] != owner[rows]]] = True
+    if refused.any():
+        return int(int(refused.argmax()) // arms)
+    shape = users * arms, out.shape[2] // 2
+    out[:] = compact_rows(rows, positions, dense.reshape(-1)[entries], shape).reshape(out.shape)
+    return int(users)
 
 
-@kernel
-def entry_of(blocks: Blocks, first: int, second: int) -> int:
-    """Where the product of two coordinates is packed; `FORBIDDEN` also when they are of different blocks."""
-    owner = blocks.block[first]
-    if owner != blocks.block[second]:
-        return FORBIDDEN
-    start = blocks.starts[owner]
-    size = blocks.starts[owner + 1] - start
-    return int(blocks.table[blocks.corners[owner] + (first - start) * size + second - start])
+def values_and_places(rows: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Values and coordinates of compact rows, shape (M, n) each; what fills a row up has the value 0 and any place."""
+    width = rows.shape[1] // 2
+    places = rows[:, width:].astype(np.int64)
+    # In the block of the row's first coordinate, so that products with others of the row can be looked up.
+    return rows[:, :width], np.where(places < 0, np.maximum(places[:, :1], 0), places)
 
 
-@kernel
-def entries_in(row: FloatArray, dim: int) -> int:
-    """How many entries a compact row has; raises unless their positions are strictly increasing and below ``dim``."""
-    width = row.shape[0] // 2
-    last, held = -1, 0
-    while held < width and row[width + held] >= 0.0:
-        position = int(row[width + held])
-        if position <= last or position >= dim:
-            raise ValueError("positions of a compact row must increase and be those of coordinates")
-        last = position
-        held += 1
-    return held
+def compact_scores(rows: FloatArray, theta: FloatArray) -> FloatArray:
+    """Inner product of each compact row and a vector, shape (M,)."""
+    values, places = values_and_places(rows)
+    return np.asarray(np.vecdot(values, theta[places]))
 
 
-@kernel
-def compact_dot(row: FloatArray, x: FloatArray) -> float:
-    """Inner product of a compact row and a vector."""
-    width, total = row.shape[0] // 2, 0.0
-    for k in range(width):
-        if row[width + k] < 0.0:
-            break
-        total += row[k] * x[int(row[width + k])]
-    return total
+def compact_quadratics(blocks: Blocks, squares: FloatArray, rows: FloatArray) -> FloatArray:
+    """x' C x of each compact row, for a symmetric C that is kept as squares, one for each block."""
+    values, places = values_and_places(rows)
+    within = squares[blocks.lines[places][:, :, np.newaxis] + blocks.local[places][:, np.newaxis, :]]
+    return np.asarray(np.vecdot((within @ values[:, :, np.newaxis])[:, :, 0], values))
 
 
-@kernel
-def compact_quadratic(blocks: Blocks, squares: FloatArray, row: FloatArray) -> float:
-    """x' C x for a compact row and a symmetric C that is kept as squares, one for each block."""
-    width, total = row.shape[0] // 2, 0.0
-    if row[width] < 0.0:
-        return 0.0
-    owner = blocks.block[int(row[width])]
-    start = blocks.starts[owner]
-    size, corner = blocks.starts[owner + 1] - start, blocks.corners[owner]
-    for k in range(width):
-        if row[width + k] < 0.0:
-            break
-        line = corner + (int(row[width + k]) - start) * size - start
-        part = 0.5 * squares[line + int(row[width + k])] * row[k]
-        for j in range(k + 1, width):
-            if row[width + j] < 0.0:
-                break
-            part += squares[line + int(row[width + j])] * row[j]
-        total += part * row[k]
-    return 2.0 * total
+def add_compact_outers(blocks: Blocks, rows: FloatArray, weights: FloatArray, grid: float, out: FloatArray) -> None:
+    """Add ``weights[n] * x x'`` of compact rows x to the packed ``out``, every number rounded to ``grid``.
+
+    What is forbidden is left out by position, not by value: of a row that breaks the promise too.
+    """
+    values, places = values_and_places(rows)
+    i, j = np.triu_indices(values.shape[1])
+    entries = blocks.table.take(blocks.lines[places[:, i]] + blocks.local[places[:, j]], mode="clip")
+    # Of two blocks, which a row must not have, the table would give the entry of some other pair.
+    allowed = (entries != FORBIDDEN) & (blocks.block[places[:, i]] == blocks.block[places[:, j]])
+    products = weights[:, np.newaxis] * np.where(i == j, 1.0, SQRT2) * values[:, i] * values[:, j]
+    np.add.at(out, entries, np.where(allowed, rounded_to_grid(products, grid), 0.0))
 
 
-@kernel
-def unpack_block(blocks: Blocks, owner: int, packed: FloatArray, out: FloatArray) -> None:
-    """Write the block's part of a packed symmetric matrix into ``out``; forbidden entries are 0."""
-    corner, size = blocks.corners[owner], out.shape[0]
-    for i in range(size):
-        for j in range(size):
-            entry = blocks.table[corner + i * size + j]
-            value = 0.0 if entry == FORBIDDEN else packed[entry]
-            out[i, j] = value if i == j else value / SQRT2
+def add_compact_rows(rows: FloatArray, factors: FloatArray, grid: float, out: FloatArray) -> None:
+    """Add ``factors[n] * x`` of compact rows x to ``out``, every number rounded to ``grid``."""
+    values, places = values_and_places(rows)
+    np.add.at(out, places, rounded_to_grid(factors[:, np.newaxis] * values, grid))
 
 
-@kernel
-def pack_block_outer(blocks: Blocks, owner: int, weight: float, x: FloatArray, out: FloatArray) -> None:
-    """Write the allowed entries of ``weight * x x'``, x the coordinates of a block, into the packed ``out``."""
-    corner, size = blocks.corners[owner], x.shape[0]
-    for i in range(size):
-        for j in range(i, size):
-            entry = blocks.table[corner + i * size + j]
-            if entry != FORBIDDEN:
-                out[entry] = (1.0 if i == j else SQRT2) * weight * x[i] * x[j]
+def check_compact(rows: FloatArray, dim: int) -> None:
+    """Raise unless the positions of every compact row increase strictly and are those of coordinates."""
+    places = rows[:, rows.shape[1] // 2 :]
+    ends = places == NO_POSITION
+    rising = (np.diff(places, axis=1) > 0.0) & ~ends[:, :-1]
+    if not (np.all(rising | ends[:, 1:]) and np.all((places >= 0.0) & (places < dim) | ends)):
+        raise ValueError("positions of a compact row must increase and be those of coordinates")

@@ -7,13 +7,15 @@ Diagonal entries are kept, entries above it are multiplied by sqrt(2).  Gaussian
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 
-from tacit._compile import kernel
-from tacit.typing import FloatArray
+from tacit.typing import FloatArray, IntArray
 
 SQRT2 = math.sqrt(2.0)
+_CHUNK = 1 << 15
+"""Packed numbers that are rounded and summed at a time: what the processor's cache holds."""
 
 
 def packed_size(dim: int) -> int:
@@ -21,53 +23,57 @@ def packed_size(dim: int) -> int:
     return dim * (dim + 1) // 2
 
 
-@kernel
-def pack(matrix: FloatArray, out: FloatArray) -> None:
-    """Write the isometric packing of ``matrix`` into ``out``."""
-    position = 0
-    for i in range(matrix.shape[0]):
-        out[position] = matrix[i, i]
-        position += 1
-        for j in range(i + 1, matrix.shape[0]):
-            out[position] = SQRT2 * matrix[i, j]
-            position += 1
+@cache
+def packed_places(dim: int) -> tuple[IntArray, IntArray, FloatArray]:
+    """Row and column of each packed entry of a ``dim`` x ``dim`` matrix, and the factor that packing gives it."""
+    i, j = np.triu_indices(dim)
+    places = np.asarray(i), np.asarray(j), np.where(i == j, 1.0, SQRT2)
+    for array in places:
+        array.setflags(write=False)  # shared by all callers
+    return places
 
 
-@kernel
-def add_packed_outer(weight: float, x: FloatArray, out: FloatArray) -> None:
-    """Add the packing of ``weight * x x'`` to ``out`` without forming the matrix."""
-    position = 0
-    for i in range(x.shape[0]):
-        out[position] += weight * x[i] * x[i]
-        position += 1
-        for j in range(i + 1, x.shape[0]):
-            out[position] += SQRT2 * weight * x[i] * x[j]
-            position += 1
+@cache
+def _square_places(dim: int) -> tuple[IntArray, FloatArray]:
+    """Position in the packing of each entry of a ``dim`` x ``dim`` matrix, and the factor that packing gives it."""
+    i, j, packing = packed_places(dim)
+    table, factor = np.empty((dim, dim), dtype=np.int64), np.empty((dim, dim))
+    table[i, j] = table[j, i] = np.arange(i.size)
+    factor[i, j] = factor[j, i] = packing
+    return table, factor
 
 
-@kernel
-def unpack(vector: FloatArray, out: FloatArray) -> None:
-    """Write the symmetric matrix that ``vector`` packs into ``out``."""
-    position = 0
-    for i in range(out.shape[0]):
-        out[i, i] = vector[position]
-        position += 1
-        for j in range(i + 1, out.shape[0]):
-            value = vector[position] / SQRT2
-            out[i, j] = value
-            out[j, i] = value
-            position += 1
+def packed_outers(rows: FloatArray, weights: FloatArray | float = 1.0) -> FloatArray:
+    """The packing of ``weights[n] * x x'`` for each of N rows x: shape (N, d) in, (N, d (d + 1) / 2) out."""
+    i, j, factor = packed_places(rows.shape[1])
+    products = rows.take(i, axis=1)
+    products *= np.asarray(weights).reshape(-1, 1) * factor
+    products *= rows.take(j, axis=1)
+    return products
+
+
+def packed_outer_sums(rows: FloatArray, weights: FloatArray, grid: float) -> FloatArray:
+    """The sum of `packed_outers`, every number rounded to a multiple of ``grid`` before (`rounded_to_grid`)."""
+    size = packed_size(rows.shape[1])
+    total, step = np.zeros(size), max(1, _CHUNK // size)
+    for start in range(0, rows.shape[0], step):
+        part = slice(start, start + step)
+        total += rounded_to_grid(packed_outers(rows[part], weights[part]), grid).sum(axis=0)
+    return total
+
+
+def rounded_to_grid(values: FloatArray, grid: float) -> FloatArray:
+    """The nearest multiples of ``grid``, a power of two; the values themselves when ``grid`` is 0, which means none."""
+    return np.asarray(grid * np.rint(values * (1.0 / grid))) if grid > 0.0 else values
 
 
 def packed(matrix: FloatArray) -> FloatArray:
     """The isometric packing of ``matrix`` as a new vector."""
-    out = np.empty(packed_size(matrix.shape[0]))
-    pack(np.asarray(matrix, dtype=np.float64), out)
-    return out
+    i, j, factor = packed_places(matrix.shape[0])
+    return np.asarray(factor * matrix[i, j])
 
 
 def unpacked(vector: FloatArray, dim: int) -> FloatArray:
     """The ``dim`` x ``dim`` symmetric matrix that ``vector`` packs."""
-    out = np.empty((dim, dim))
-    unpack(np.asarray(vector, dtype=np.float64), out)
-    return out
+    table, factor = _square_places(dim)
+    return np.asarray(vector.take(table) / factor)
