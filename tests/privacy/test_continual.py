@@ -15,8 +15,8 @@ from tacit.privacy.continual import (
     ContinualRelease,
     Stream,
     close_leaf,
+    contribute,
     contribute_outer,
-    contribute_vector,
     drop_raw,
     plan_release,
     published,
@@ -48,7 +48,7 @@ def prefixes(plan: ContinualRelease, rows: FloatArray, noise: FloatArray) -> Flo
     stream = plan.open()
     out = np.empty_like(noise)
     for t in range(len(noise)):
-        contribute_vector(stream, 0, 1.0, rows[t])
+        contribute(stream, 0, np.atleast_2d(rows[t]))
         assert close_leaf(stream, noise[t], 1)
         out[t] = stream.released
     return out
@@ -138,7 +138,7 @@ def test_a_spent_horizon_releases_nothing_more(kind: str) -> None:
     for _ in range(4):
         assert close_leaf(stream, np.ones(3), 1)
     before = stream.released.copy()
-    contribute_vector(stream, 0, 1.0, np.ones(3))
+    contribute(stream, 0, np.atleast_2d(np.ones(3)))
     assert not close_leaf(stream, np.ones(3), 1)
     np.testing.assert_array_equal(stream.released, before)
     np.testing.assert_array_equal(stream.leaf, np.zeros(3))
@@ -151,7 +151,7 @@ def test_epochs_carry_public_sums_over_and_add_variances(kind: str) -> None:
     rows = rng.standard_normal((24, 3))
     stream = first.open()
     for t in range(24):
-        contribute_vector(stream, 0, 1.0, rows[t])
+        contribute(stream, 0, np.atleast_2d(rows[t]))
         if t == 8:
             start_epoch(stream, second)  # with a contribution waiting in the open leaf
         close_leaf(stream, np.zeros(3), 1)
@@ -174,7 +174,7 @@ def written(kind: str, source: str = "fast") -> list[tuple[Stream, Stream, Float
     for t in range(384):
         row = rng.standard_normal(size)
         for each in (stream, twin):
-            contribute_vector(each, 0, 1.0, row)
+            contribute(each, 0, np.atleast_2d(row))
             if t == 128:
                 start_epoch(each, second)
         plan = first if t < 128 else second
@@ -218,8 +218,8 @@ def test_a_replayed_stream_is_one_that_drew_the_noise_which_the_replay_took(kind
     noise = plan.source.gaussian(plan.noise_sd, (64, 3))
     stream, twin, taken = plan.open(), plan.open(), noise.copy()
     for t in range(64):
-        contribute_vector(stream, 0, 1.0, rows[t])
-        contribute_vector(twin, 0, 1.0, others[t])
+        contribute(stream, 0, np.atleast_2d(rows[t]))
+        contribute(twin, 0, np.atleast_2d(others[t]))
         close_leaf(stream, noise[t], 1)
         if t < 20:
             taken[t] = replay_leaf(twin, published(stream), 1)
@@ -236,7 +236,7 @@ def test_a_replay_that_cannot_be_is_refused_and_changes_nothing(kind: str) -> No
     stream = plan.open()
     with pytest.raises(InvalidInput, match="closed yet"):
         published(stream)
-    contribute_vector(stream, 0, 1.0, np.ones(3))
+    contribute(stream, 0, np.atleast_2d(np.ones(3)))
     before = copied(stream)
     for bad in (np.ones(2), np.array([1.0, math.nan, 0.0]), np.ones((1, 3))):
         with pytest.raises(InvalidInput, match="finite numbers"):
@@ -266,7 +266,7 @@ def test_an_epoch_of_another_kind_is_refused() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_secret_is_left_when_raw_sums_are_dropped(kind: str) -> None:
     stream = written(kind)[200][0]
-    contribute_vector(stream, 0, 1.0, np.ones(3))
+    contribute(stream, 0, np.atleast_2d(np.ones(3)))
     public = {path: array.copy() for path, array in public_part(stream).items()}
     drop_raw(stream)
     for path, array in flatten(stream).items():
@@ -297,7 +297,7 @@ def test_exact_noise_keeps_every_number_on_its_grid() -> None:
     assert grid is not None
     for _ in range(40):
         x = rng.standard_normal(dim)
-        contribute_outer(stream, 0, 1.0, x / np.linalg.norm(x))
+        contribute_outer(stream, 0, np.ones(1), np.atleast_2d(x / np.linalg.norm(x)))
         close_leaf(stream, plan.source.gaussian(plan.noise_sd, packed_size(dim)), 1)
         steps = stream.released / grid
         np.testing.assert_array_equal(steps, np.rint(steps))

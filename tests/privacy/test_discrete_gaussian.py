@@ -1,10 +1,11 @@
-"""The discrete Gaussian sampler: its mass function, OpenDP, and the words that it is a function of."""
+"""The discrete Gaussian sampler: its mass function, OpenDP, and every trial against one that has no tables."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import opendp.prelude as dp
@@ -13,23 +14,18 @@ from scipy import stats
 
 from tacit.errors import InvalidInput
 from tacit.privacy.discrete_gaussian import (
-    _OFF,
-    CUT,
+    _PIECES,
+    _STRATA,
     MAX_PARAMETER,
-    REJECTED,
-    UNDECIDED,
     Words,
-    _decided,
-    _fill,
-    _fixed_exp,
     _kept,
-    _offset,
-    _offset_bits,
-    _Reader,
+    _offsets,
+    _samples,
+    _strata,
     _tables,
-    _trial,
     discrete_gaussian,
 )
+from tacit.privacy.exponentials import UniformNumber, cumulative_bounds, exp_bounds
 from tacit.typing import FloatArray, IntArray
 
 
@@ -91,84 +87,113 @@ def test_opendp_draws_from_the_same_distribution() -> None:
         assert likeness(discrete_gaussian(wrong, 60_000, seeded(5)), theirs, parameter) < 1e-10
 
 
-def test_samples_are_a_function_of_the_words_however_these_come() -> None:
-    """A sample for which the words are not enough goes on with the same ones: to begin anew would favour short ones."""
-    words = seeded(11)(2 * 60_000)
+class Bits:
+    """Random bytes that are known, and how many of them were read."""
 
-    def entropy(most: int) -> Callable[[int], bytes]:
-        position = 0
+    def __init__(self, *words: int) -> None:
+        self._left = b"".join(word.to_bytes(2, "little") for word in words)
+        self.read = 0
 
-        def some(size: int) -> bytes:
-            nonlocal position
-            taken = words[position : position + min(size, 2 * most)]
-            position += len(taken)
-            return taken
-
-        return some
-
-    whole = discrete_gaussian(1_000, 1_000, entropy(60_000))
-    for most in (1, 3, 100):
-        np.testing.assert_array_equal(discrete_gaussian(1_000, 1_000, entropy(most)), whole)
+    def __call__(self, count: int) -> bytes:
+        assert len(self._left) >= self.read + count
+        self.read += count
+        return self._left[self.read - count : self.read]
 
 
-def hard_words(stratum: int, further: list[int]) -> Words:
-    """A trial of s = 8, whose j takes no word: 31 bits that are those of a threshold, then these."""
-    drawn = int(_tables().thresholds[stratum])
-    return np.array([drawn >> 16 << 1, drawn & 0xFFFF, *further], dtype=np.uint16)
+def halves(count: int) -> bytes:
+    return b"\x00\x80" * (count // 2)
+
+
+def words_of(*, sign: int = 0, offset: int = 0, stratum: int = 0, kept: int = 0) -> Words:
+    """The words of one trial: 63 bits for j, 31 for the stratum, 32 for whether it is kept."""
+    return np.array([[offset << 1 | sign, stratum << 33 | kept]], dtype=np.uint64)
+
+
+def plain_trial(s: int, first: int, second: int) -> list[int]:
+    """A trial with exact bounds in place of tables; further bits of its numbers are 1, 0, 0, ..."""
+    count, uniform = -(-s // 8), first >> 1
+    if uniform >= 2**63 - 2**63 % count:
+        return []
+    stratum, number = 0, UniformNumber(second >> 33, 31, lambda: 0x8000)
+    while not number.is_below(partial(cumulative_bounds, 64, stratum)):
+        stratum += 1
+    d = 8 * (uniform % count) + -stratum * s % 8
+    if d >= s or (stratum == d == 0 and first % 2 == 1):
+        return []
+    chance = UniformNumber(second % 2**32, 32, lambda: 0x8000)
+    if not chance.is_below(lambda bits: exp_bounds(d * (2 * stratum * s + d), 128 * s * s, bits)):
+        return []
+    return [(-1) ** (first % 2) * ((stratum * s + d) // 8)]
+
+
+@pytest.mark.parametrize("s", [1, 2, 5, 8, 77, 1_000, 2**35 + 1, MAX_PARAMETER - 1, MAX_PARAMETER])
+def test_every_trial_is_the_one_without_tables(s: int) -> None:
+    words = np.frombuffer(seeded(s)(16 * 1_500), dtype=np.uint64).reshape(-1, 2)
+    extremes = np.array([0, 1, 2**32 - 1, 2**33, 2**63, 2**64 - 2**33, 2**64 - 2, 2**64 - 1], dtype=np.uint64)
+    grid = np.stack(np.meshgrid(extremes, extremes), axis=-1).reshape(-1, 2)
+    for each in (words, grid):
+        expected = [value for first, second in each.tolist() for value in plain_trial(s, first, second)]
+        assert _samples(s, each, halves).tolist() == expected
+
+
+def test_samples_are_those_of_trials_in_order_however_many_are_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = discrete_gaussian(1_000, 5_000, seeded(11))
+    monkeypatch.setattr("tacit.privacy.discrete_gaussian._MOST_TRIALS", 7)
+    trials = np.frombuffer(seeded(11)(16 * 7_000), dtype=np.uint64).reshape(-1, 2)
+    assert _samples(1_000, trials, halves)[:3_000].tolist() == whole[:3_000].tolist()
+    assert surprise(discrete_gaussian(3, 20_000, seeded(12)), mass(3, 36)) > 1e-4
 
 
 @pytest.mark.parametrize("stratum", [0, 1, 7, 20, 49])
 def test_a_stratum_that_the_tables_leave_open_is_told_by_further_bits(stratum: int) -> None:
     tables, cut = _tables(), math.floor(cumulative(stratum) * 2**47) & 0xFFFF
+    threshold = np.array([tables.thresholds[stratum]])
     for word, wanted in ((0, stratum), (cut - 1, stratum), (cut + 1, stratum + 1), (0xFFFF, stratum + 1)):
-        words = hard_words(stratum, [word, 0, 0, 0])
-        assert _trial(8, 0, tables, words, 0)[1] == UNDECIDED
-        assert _decided(8, tables, words, 0) == (wanted, 4)  # s / 8 = 1: the stratum is the sample
-    words = hard_words(stratum, [cut, 0, 0, 0, 0])
-    assert _decided(8, tables, words, 0) == (stratum, 5)
-    assert _decided(8, tables, words[:4], 0) == (0, CUT)
+        bits = Bits(word)
+        assert _strata(tables, threshold, bits).tolist() == [wanted]
+        assert bits.read == 2
+        words = words_of(stratum=int(threshold[0]))
+        assert _samples(8, words, Bits(word)).tolist() == [wanted]  # s / 8 = 1: the stratum is the sample
+    bits = Bits(cut, 0)
+    assert _strata(tables, threshold, bits).tolist() == [stratum]
+    assert bits.read == 4
+    if stratum < 49:  # whose threshold the next one follows at once
+        assert _strata(tables, threshold - 1, Bits()).tolist() == [stratum]
+        assert _strata(tables, threshold + 1, Bits()).tolist() == [stratum + 1]
 
 
 def test_strata_without_a_table_are_reached_too() -> None:
     """All bits are 1 for long: a stratum far out, whose samples nobody will ever see."""
-    words = np.array([0xFFFE, *([0xFFFF] * 8), *([0] * 30)], dtype=np.uint16)
-    value, following = _decided(8, _tables(), words, 0)
+    bits = Bits(*[0xFFFF] * 7, *[0] * 30)
+    [value] = _samples(8, words_of(stratum=2**31 - 1), bits)
     assert 105 < value < 115  # exp(-value^2 / 128) is about 2^-143
-    assert 9 < following < 15
+    assert 14 < bits.read < 30
 
 
-@pytest.mark.parametrize(("s", "stratum", "d"), [(80, 3, 72), (8 * 10**9 + 8, 20, 5 * 10**9), (MAX_PARAMETER, 49, 8)])
-def test_a_sample_that_fixed_point_leaves_open_is_kept_by_further_bits(s: int, stratum: int, d: int) -> None:
-    tables = _tables()
-    chance = Decimal(-d * (2 * stratum * s + d)) / (128 * s * s)
-    bits = int(chance.exp() * 2**64)
-    front = [bits >> shift & 0xFFFF for shift in (48, 32)]
-    last = bits >> 16 & 0xFFFF
-    assert _kept(s, tables, stratum, d, np.array(front, dtype=np.uint16), 0) == (UNDECIDED, 2)
+@pytest.mark.parametrize(
+    ("s", "stratum", "d"),
+    [
+        (80, 3, 72),
+        (8 * 10**9 + 8, 20, 5 * 10**9),
+        (MAX_PARAMETER, 31, 2**45),
+        (MAX_PARAMETER - 1, 32, 2**44),
+        (1_000, 60, 999),
+    ],
+)
+def test_a_sample_that_the_tables_leave_open_is_kept_by_its_bits_and_further_ones(s: int, stratum: int, d: int) -> None:
+    exponent = Decimal(-d * (2 * stratum * s + d)) / (128 * s * s)
+    chance = int(exponent.exp() * 2**64)
+    front, last = chance >> 32, chance >> 16 & 0xFFFF
+
+    def keeps(uniform: int, *further: int) -> tuple[bool, int]:
+        bits = Bits(*further)
+        [kept] = _kept(s, np.array([stratum]), np.array([d]), np.array([uniform]), bits)
+        return bool(kept), bits.read
+
+    assert keeps(0) == keeps(front - 1) == (True, 0)
+    assert keeps(front + 1) == keeps(2**32 - 1) == (False, 0)
     for word, wanted in ((0, True), (last - 1, True), (last + 1, False), (0xFFFF, False)):
-        reader = _Reader(np.array([*front, word], dtype=np.uint16), 0)
-        assert reader.keeps(s, tables, stratum, d) == wanted
-        assert reader.position == 3
-
-
-def test_samples_with_open_trials_are_the_same_however_their_words_come() -> None:
-    tail = np.frombuffer(seeded(4)(2_000), dtype=np.uint16)
-    words = np.concatenate([hard_words(3, [5, 5, 5]), hard_words(0, [0xFFFF, 7]), tail])
-
-    def entropy(most: int) -> Callable[[int], bytes]:
-        left = words.tobytes()
-
-        def some(size: int) -> bytes:
-            nonlocal left
-            taken, left = left[: min(size, 2 * most)], left[min(size, 2 * most) :]
-            return taken
-
-        return some
-
-    whole = discrete_gaussian(8, 50, entropy(10_000))
-    assert whole[:2].tolist() == [3, 1]
-    for most in (1, 4, 17):
-        np.testing.assert_array_equal(discrete_gaussian(8, 50, entropy(most)), whole)
+        assert keeps(front, word) == (wanted, 2)
 
 
 def cumulative(stratum: int) -> Decimal:
@@ -182,53 +207,40 @@ def test_tables_are_what_they_are_said_to_be() -> None:
     expected = [math.floor(cumulative(i) * 2**31) for i in range(tables.thresholds.size)]
     assert tables.thresholds.tolist() == expected
     assert expected[-1] == 2**31 - 1 > expected[-2]
-    assert tables.thresholds.size <= 51  # `_fixed_exp` rests on strata up to 50
-    sure = [math.floor((Decimal(-2 * i - 1) / 128).exp() * 2**16) for i in range(tables.sure.size)]
-    assert tables.sure.tolist() == sure
-    for bits in range(1 << 15):  # whatever follows these bits, the stratum is the same, or open
-        first, last = (int(np.searchsorted(expected, drawn)) for drawn in (bits << 16, (bits << 16) + 0xFFFF))
-        is_open = any(threshold >> 16 == bits for threshold in expected)
-        assert tables.strata[bits] == (255 if is_open else first)
-        assert is_open or first == last
-
-
-def test_fixed_point_exponentials_are_within_what_is_proven() -> None:
-    rng, largest = np.random.default_rng(8), 0.0
-    for s in (1, 2, 9, 1_000, 2**31 - 1, 2**31, 2**31 + 1, 3 * 2**33 + 5, MAX_PARAMETER - 1, MAX_PARAMETER):
-        distances = {0, s // 2, s - 1, *(int(d) for d in rng.integers(s, size=30))}
-        for stratum in (0, 1, 25, 50):
-            for d in distances:
-                exact = (Decimal(-d * (2 * stratum * s + d)) / (128 * s * s)).exp() * 2**30
-                largest = max(largest, abs(float(_fixed_exp(s, stratum, d) - exact)))
-    assert 0.5 < largest < 7.0 < _OFF
+    for i in range(_STRATA):
+        for p in range(_PIECES):
+            ends = [(Decimal(-x * (2 * i * _PIECES + x)) / (128 * _PIECES**2)).exp() * 2**32 for x in (p + 1, p)]
+            assert tables.least[_PIECES * i + p] == math.floor(ends[0])
+            assert tables.most[_PIECES * i + p] == math.ceil(ends[1])
+    assert set(tables.least[_STRATA * _PIECES :]) == {0}
+    assert set(tables.most[_STRATA * _PIECES :]) == {2**32}
+    assert tables.least.size == tables.most.size == (_STRATA + 1) * _PIECES
 
 
 def test_offsets_are_equally_likely() -> None:
-    """Every word is as likely as any other, and as many of them lead to each offset."""
-    for s in (1, 8, 9, 17, 800, 801):
-        bits, offsets = _offset_bits(s), -(-s // 8)
-        counts = [0] * offsets
-        for word in range(1 << 16):
-            drawn, position = _offset(s, bits, np.array([word], dtype=np.uint16), 0)
-            assert position == (offsets > 1)
-            if drawn != REJECTED:
-                counts[drawn] += 1
-        assert counts == [(1 << 16) >> bits] * offsets
-    words = np.array([3, 0xFFFF, 0x1234], dtype=np.uint16)
-    assert _offset(1 << 45, 42, words, 0) == (3 << 32 | 0xFFFF << 16 | 0x1234, 3)
+    """As many of the numbers below 2^63 lead to each offset: whole periods, and what is left over leads to none."""
+    for s in (1, 8, 9, 17, 800, 801, 2**40 + 9, MAX_PARAMETER):
+        offsets = -(-s // 8)
+        whole = 2**63 // offsets * offsets
+        numbers = [0, 1, offsets - 1, offsets, offsets + 1, whole // 2, whole - 1, whole, 2**63 - 1]
+        numbers = [number for number in numbers if number < 2**63]
+        j, drawn = _offsets(s, np.array(numbers))
+        assert j.tolist() == [number % offsets for number in numbers]
+        assert drawn.tolist() == [number < whole for number in numbers]
 
 
-def test_both_forms_give_the_same_samples() -> None:
-    words, tables = np.frombuffer(seeded(2)(2 * 4_000), dtype=np.uint16), _tables()
-    for s in (77, 2**35 + 1):
-        compiled, plain = np.zeros(1_000, dtype=np.int64), np.zeros(1_000, dtype=np.int64)
-        assert _fill(s, tables, words, compiled, 0, 0) == _fill.function(s, tables, words, plain, 0, 0)
-        np.testing.assert_array_equal(compiled, plain)
-        assert _fill(s, tables, words[:3], compiled, 0, 0) == _fill.function(s, tables, words[:3], plain, 0, 0)
-        assert _fill(s, tables, words[:3], compiled, 0, 0) == (0, 0, CUT)
-    open_trial = hard_words(2, [0] * 10)
-    assert _fill(8, tables, open_trial, compiled, 0, 0) == _fill.function(8, tables, open_trial, plain, 0, 0)
-    assert _fill(8, tables, open_trial, compiled, 0, 0) == (0, 0, UNDECIDED)
+def test_a_sample_takes_no_more_entropy_than_two_words_and_few_trials_more() -> None:
+    used, tape = 0, seeded(6)
+
+    def read(count: int) -> bytes:
+        nonlocal used
+        used += count
+        return tape(count)
+
+    for s in (1_000, 2**40 + 1):
+        used = 0
+        discrete_gaussian(s, 10_000, read)
+        assert 16 * 10_000 < used < 18.5 * 10_000
 
 
 def test_parameters_that_cannot_be_are_refused() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.scripts import benchmark
+from workloads import toeplitz_table as script
 
 from tacit.errors import InvalidInput
 from tacit.privacy._toeplitz_table import TABLE
@@ -67,7 +67,6 @@ def test_toeplitz_is_within_one_percent_of_the_square_root_factorization(horizon
 
 def test_the_table_has_the_lines_that_the_benchmark_prints() -> None:
     """And they are its minima: a step away from the coefficients the loss is larger."""
-    script = benchmark("toeplitz_table")
     printed = []
     for line in TABLE.strip().splitlines():
         log2_horizon, *numbers = line.split()

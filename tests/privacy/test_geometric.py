@@ -15,7 +15,8 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.continual import (
     ContinualRelease,
     Stream,
-    contribute_vector,
+    close_leaf,
+    contribute,
     drop_raw,
     is_used_up,
     leaf_is_due,
@@ -27,7 +28,6 @@ from tacit.privacy.continual import (
     start_epoch,
     unevenness,
 )
-from tacit.privacy.continual import close_leaf_from_python as close_leaf
 from tacit.privacy.discrete_gaussian import MAX_PARAMETER
 from tacit.privacy.events import DiscreteGaussianRelease
 from tacit.privacy.factorization import Geometric, worst_prefix_sd
@@ -35,11 +35,9 @@ from tacit.privacy.geometric import (
     DIFFUSE,
     LARGEST_SUM,
     GeometricLeaves,
-    boundary_after,
     leaf_weight,
     next_boundary,
     noise_steps,
-    open_weight,
 )
 from tacit.privacy.lattice import reserved_steps
 from tacit.privacy.ledger import Ledger
@@ -65,7 +63,7 @@ def play(stream: Stream, plan: ContinualRelease, rows: FloatArray, *, noisy: boo
         if noisy and leaf_is_due(stream):
             noise = plan.source.integers(leaf_noise_scale(stream), row.size)
         close_leaf(stream, noise, 1)
-        contribute_vector(stream, 0, 1.0, row)
+        contribute(stream, 0, np.atleast_2d(row))
 
 
 def test_the_schedule() -> None:
@@ -141,7 +139,7 @@ def test_columns_keep_their_norm_with_a_head_start(ahead: float) -> None:
     assert leaves_of(stream).constants.head_start == round(ahead)
     for _ in range(3_000):
         if leaf_is_due(stream):
-            weights.append(float(open_weight(leaves_of(stream))))
+            weights.append(float(leaves_of(stream).open_weight))
             scales.append(leaf_noise_scale(stream))
         close_leaf(stream, np.zeros(1), 1)
     shares = (plan.noise_sd / (plan.grid * np.array(scales))) ** 2
@@ -183,15 +181,15 @@ def test_batches_that_cross_boundaries_close_one_leaf_and_keep_every_column() ->
 
 
 def test_a_leaf_is_never_closed_without_its_noise() -> None:
-    """Whoever lost count gets an error, in both forms, and nothing is released."""
+    """Losing count is an error, and nothing is released."""
     plan = make_plan()
     stream = plan.open()
     close_leaf(stream, np.zeros(0), 1)  # nothing is due yet
-    contribute_vector(stream, 0, 1.0, np.ones(3))
-    for close in (close_leaf, close_leaf.function):
-        with pytest.raises(ValueError, match="no noise was drawn"):
-            close(stream, np.zeros(0), 1)
-        assert (int(stream.closed[()]), int(leaves_of(stream).decisions[()])) == (0, 1)
+    contribute(stream, 0, np.atleast_2d(np.ones(3)))
+    with pytest.raises(ValueError, match="no noise was drawn"):
+        close_leaf(stream, np.zeros(0), 1)
+    assert (int(stream.closed[()]), int(leaves_of(stream).decisions[()])) == (0, 1)
+    np.testing.assert_array_equal(stream.leaf, np.ones(3))
     policy = StreamGLM(dim=2, epsilon=1.0, delta=1e-6, theta_bound=2.0, seed=3)
     policy.update(policy.select(np.eye(2)), 1.0)
     policy._ticks_left = 7  # a fault of the program
@@ -262,12 +260,12 @@ def test_rows_that_an_epoch_finds_in_the_open_leaf_are_counted() -> None:
     leaves.open_rows[()] = most + 1
     exact = row_steps * (most + 1 + waiting)
     leaves.weighted[0] = exact  # the first leaf closes with all of them
-    leaves.boundary[()] = boundary_after(leaves)
+    leaves.boundary[()] = leaves.boundary_after
     leaves.open_rows[()] = 0
     while not is_used_up(stream):  # the heaviest leaves that may follow, each with all rows that can have come
         largest = exact + int(leaves.boundary[()]) * row_steps * (int(leaves.boundary[()]) + waiting)
         assert largest + MAX_PARAMETER * 128 < 2**63
-        leaves.decisions[()] = leaves.boundary[()] = boundary_after(leaves)
+        leaves.decisions[()] = leaves.boundary[()] = leaves.boundary_after
     assert largest > LARGEST_SUM
 
 
@@ -378,14 +376,14 @@ def test_the_filter_is_least_squares_over_all_releases(ahead: float) -> None:
             scales.append([])
         noise, due = np.zeros(1), leaf_is_due(stream)
         if due:
-            weights[-1].append(float(open_weight(leaves)))
+            weights[-1].append(float(leaves.open_weight))
             rows[-1].append(int(leaves.open_rows[()]))
             scales[-1].append(leaf_noise_scale(stream))
             noise = plan.source.integers(scales[-1][-1], 1)
         users = int(rng.choice([1, 1, 4]))
         if close_leaf(stream, noise, users):
             seen.append(float(leaves.observed[0]) * plan.grid)
-        contribute_vector(stream, 0, 1.0, users * (0.3 + 0.1 * rng.standard_normal(1)))
+        contribute(stream, 0, np.atleast_2d(users * (0.3 + 0.1 * rng.standard_normal(1))))
         if due and t % 30 in (0, 29):
             mean, variance, noise_part = dense_estimate(
                 [np.array(part) for part in weights if part],
@@ -465,7 +463,7 @@ def test_a_replayed_twin_is_the_same_in_every_bit(noise: str) -> None:
         assert all(array.tobytes() == flatten(stream)[path].tobytes() for path, array in flatten(twin).items())
         row = rng.standard_normal(3)
         for each in (stream, twin):
-            contribute_vector(each, 0, 1.0, row)
+            contribute(each, 0, np.atleast_2d(row))
 
 
 def test_a_replay_that_cannot_be_is_refused_and_changes_nothing() -> None:

@@ -11,7 +11,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
 from tacit.errors import BudgetExceeded, InvalidInput
-from tacit.linalg.vectors import round_to_grid
+from tacit.linalg.packing import rounded_to_grid
 from tacit.privacy import (
     Budget,
     DiscreteGaussianRelease,
@@ -44,7 +44,7 @@ def consistent_with(sample: FloatArray, scale: float) -> bool:
 
 def rounded(values: FloatArray, noise: NoiseSource) -> FloatArray:
     """Contributions as streams round them for this source."""
-    return np.array([round_to_grid(value, noise.grid or 0.0) for value in values.flat]).reshape(values.shape)
+    return rounded_to_grid(values, noise.grid or 0.0)
 
 
 @pytest.mark.parametrize("name", RANDOM)

@@ -17,7 +17,7 @@ from tacit.privacy.noise import (
     make_noise,
     noise_from_state,
 )
-from tacit.privacy.randomness import Draw, Randomness, Tape, played, taped
+from tacit.privacy.randomness import Randomness
 from tacit.privacy.renyi import epsilon_from_renyi, renyi_budget
 from tacit.privacy.report import PrivacyReport
 
@@ -25,7 +25,6 @@ __all__ = [
     "Budget",
     "BudgetExceeded",
     "DiscreteGaussianRelease",
-    "Draw",
     "Entry",
     "ExactNoise",
     "FastNoise",
@@ -39,14 +38,11 @@ __all__ = [
     "Randomness",
     "RenyiRelease",
     "SecureNoise",
-    "Tape",
     "delta_from",
     "epsilon_from",
     "epsilon_from_renyi",
     "make_noise",
     "mu_from",
     "noise_from_state",
-    "played",
     "renyi_budget",
-    "taped",
 ]

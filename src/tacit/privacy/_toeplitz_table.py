@@ -1,6 +1,6 @@
 """Optimised coefficients of the buffered Toeplitz factorization, by log2 of the horizon.
 
-Made by ``python benchmarks/toeplitz_table.py``.  A line holds log2(horizon), then log(-log(decay)) and then log(weight)
+Made by ``python workloads/toeplitz_table.py``.  A line holds log2(horizon), then log(-log(decay)) and then log(weight)
 of the buffers.  These logarithms are close to linear in log2(horizon), so that horizons in between are interpolated.
 Privacy never rests on the figures: the sensitivity is computed from whatever coefficients are in use.
 """

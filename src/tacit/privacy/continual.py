@@ -13,33 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit._compile import as_entry, entry, inlined_kernel
 from tacit._validate import nonnegative, positive, positive_or_inf
 from tacit.errors import InvalidInput, TacitError
-from tacit.linalg.packing import SQRT2
-from tacit.linalg.vectors import add_rounded_line, round_to_grid
+from tacit.linalg.packing import packed_outer_sums, rounded_to_grid
 from tacit.privacy.discrete_gaussian import MAX_PARAMETER
 from tacit.privacy.events import DiscreteGaussianRelease, PrivacyEvent
-from tacit.privacy.factorization import BufferedToeplitz, Factorization, Geometric, make_factorization
-from tacit.privacy.geometric import GeometricConstants, GeometricLeaves, boundary_after, is_full, longest_head_start
+from tacit.privacy.factorization import BinaryTree, BufferedToeplitz, Factorization, Geometric, make_factorization
+from tacit.privacy.geometric import GeometricConstants, GeometricLeaves, empty_leaves, longest_head_start
 from tacit.privacy.noise import NoiseSource
-from tacit.privacy.streaming import (
-    MECHANISMS,
-    Mechanism,
-    Published,
-    count_decisions,
-    drop_secrets,
-    empty_mechanism,
-    is_due,
-    last_release,
-    noise_scale,
-    overwrite_release,
-    release_leaf,
-    release_without_noise,
-    released_unevenness,
-    restart,
-)
-from tacit.privacy.streaming import released_variance as variance_of
+from tacit.privacy.streaming import Mechanism, Published
+from tacit.privacy.toeplitz import NoiseBuffers, empty_buffers
+from tacit.privacy.tree import TreeNodes, empty_tree
 from tacit.typing import Count, FloatArray, Number, Secret, count, number
 
 _EXACT_STEPS = 2.0**51
@@ -48,6 +32,12 @@ _ROUNDING = 1000.0
 """Rounding to the grid of geometric leaves adds one part in so many to the sensitivity at most."""
 _MOST_LEAVES = 5_000
 """Of an epoch of geometric leaves: its weights end below 2^62, which 4,014 of them reach."""
+_MECHANISMS: dict[type[Factorization], type] = {
+    BinaryTree: TreeNodes,
+    BufferedToeplitz: NoiseBuffers,
+    Geometric: GeometricLeaves,
+}
+"""What each factorization keeps."""
 
 
 class StreamConstants(NamedTuple):
@@ -58,7 +48,7 @@ class StreamConstants(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """Streaming state of a continual release, as arrays that compiled kernels update in place.
+    """Streaming state of a continual release, as arrays that steps update in place.
 
     Raw sums and noise are as secret as the data.  All other fields depend on the clock and on releases only.
     """
@@ -80,40 +70,35 @@ class Stream(NamedTuple):
     constants: StreamConstants
 
 
-@inlined_kernel
 def close_leaf(stream: Stream, noise: FloatArray, users: int) -> bool:
     """The tick before ``users`` decisions: close the open leaf if it is due, and count them.
 
     ``noise`` is of scale `leaf_noise_scale`; where no leaf is due it is not looked at.  Returns False, and releases
     nothing, when no leaf is due or the epoch's leaves are used up.
     """
-    due = is_due(stream.mechanism)
-    if due and noise.shape[0] != stream.leaf.shape[0]:
-        raise ValueError("a leaf is due, and no noise was drawn for it")  # closed now, it would show raw sums
-    fresh = due and stream.closed[()] < stream.leaves[()]
-    if fresh:
-        stream.closed[()] += 1
-        release_leaf(stream.mechanism, stream.closed, stream.leaf, noise, stream.noise_sd, stream.released)
-    if due:
-        for i in range(stream.leaf.shape[0]):
-            stream.leaf[i] = 0.0
-    count_decisions(stream.mechanism, users)
-    return bool(fresh)
-
-
-close_leaf_from_python = as_entry(close_leaf)
+    mechanism, fresh = stream.mechanism, False
+    if mechanism.is_due:
+        if noise.shape[0] != stream.leaf.shape[0]:
+            raise ValueError("a leaf is due, and no noise was drawn for it")  # closed now, it would show raw sums
+        fresh = bool(stream.closed[()] < stream.leaves[()])
+        leaf = stream.leaf.copy()
+        stream.leaf[:] = 0.0  # first: an interruption loses rows, and never has them released twice
+        if fresh:
+            mechanism.release(stream.closed, leaf, noise, float(stream.noise_sd[()]), stream.released)
+    mechanism.count_decisions(users)
+    return fresh
 
 
 def published(stream: Stream) -> Published:
     """What the last leaf made public, and all that `replay_leaf` needs: a node, a weighted sum, or the prefix sum."""
     if stream.closed[()] == 0:
         raise InvalidInput("no leaf of this epoch was closed yet: there is nothing that it published")
-    return last_release(stream.mechanism, int(stream.closed[()]), stream.released)
+    return stream.mechanism.newest_release(int(stream.closed[()]), stream.released)
 
 
 def exact_release(stream: Stream) -> Published:
     """What closing the open leaf would publish without noise: a raw sum, as secret as the data."""
-    return release_without_noise(stream.mechanism, int(stream.closed[()]) + 1, stream.leaf, stream.released)
+    return stream.mechanism.exact(int(stream.closed[()]) + 1, stream.leaf, stream.released)
 
 
 def replay_leaf(stream: Stream, release: Published, users: int) -> FloatArray:
@@ -137,10 +122,10 @@ def replay_leaf(stream: Stream, release: Published, users: int) -> FloatArray:
     on_grid = np.array_equal(exact + noise, values) and np.all(np.fmod(noise, grid) == 0.0) if grid > 0.0 else True
     if exact.dtype == np.float64 and not on_grid:
         raise InvalidInput(f"release must differ from the exact sum by multiples of {grid:g}, as exact noise does")
-    close_leaf_from_python(stream, noise, users)
+    close_leaf(stream, noise, users)
     if not _same_values(stream, published(stream), values):
         raise TacitError("closing a leaf published something else than its sum and its noise: a fault of the program")
-    overwrite_release(stream.mechanism, int(stream.closed[()]), values, stream.released)
+    stream.mechanism.overwrite(int(stream.closed[()]), values, stream.released)
     return noise
 
 
@@ -154,52 +139,42 @@ def _same_values(stream: Stream, first: Published, second: Published) -> bool:
 def drop_raw(stream: Stream) -> None:
     """Empty every secret field; what was released stays."""
     stream.leaf[:] = 0.0
-    drop_secrets(stream.mechanism)
+    stream.mechanism.drop_secrets()
 
 
-@inlined_kernel
-def contribute(stream: Stream, position: int, value: float) -> None:
-    """Add one number to the open leaf, rounded to the grid that exact noise lives on."""
-    stream.leaf[position] += round_to_grid(value, stream.constants.grid)
+def contribute(stream: Stream, start: int, values: FloatArray) -> None:
+    """Add contributions of N users, shape (N, m), to the m entries of the open leaf from ``start`` on.
+
+    Each number is rounded to the grid that exact noise lives on before it is summed, so that sums are whole steps and
+    do not depend on their order.
+    """
+    stream.leaf[start : start + values.shape[1]] += rounded_to_grid(values, stream.constants.grid).sum(axis=0)
 
 
-@inlined_kernel
-def contribute_vector(stream: Stream, offset: int, factor: float, x: FloatArray) -> None:
-    """Add ``factor * x`` to the open leaf, rounded to the grid that exact noise lives on."""
-    add_rounded_line(factor, x, stream.constants.grid, stream.leaf[offset : offset + x.shape[0]])
+def contribute_outer(stream: Stream, start: int, weights: FloatArray, rows: FloatArray) -> None:
+    """Add ``weights[n] * x x'`` of N users' rows x, packed (`tacit.linalg.packing`) and rounded as in `contribute`."""
+    sums = packed_outer_sums(rows, weights, stream.constants.grid)
+    stream.leaf[start : start + sums.size] += sums
 
 
-@inlined_kernel
-def contribute_outer(stream: Stream, offset: int, weight: float, x: FloatArray) -> None:
-    """The same for ``weight * x x'``, in the isometric packing of `tacit.linalg.packing`."""
-    leaf, grid, position = stream.leaf, stream.constants.grid, offset
-    for i in range(x.shape[0]):
-        leaf[position] += round_to_grid(weight * x[i] * x[i], grid)
-        following = position + x.shape[0] - i
-        add_rounded_line(SQRT2 * weight * x[i], x[i + 1 :], grid, leaf[position + 1 : following])
-        position = following
-
-
-@inlined_kernel
 def released_variance(stream: Stream) -> float:
     """Variance that noise gives each entry of ``released``: public, since it depends on the clock only."""
-    return variance_of(stream.mechanism, stream.closed, stream.noise_sd)
+    return stream.mechanism.variance(int(stream.closed[()]), float(stream.noise_sd[()]))
 
 
-@inlined_kernel
 def unevenness(stream: Stream) -> float:
     """By how much rows' own variance counts for more in ``released`` than in a plain sum; 1 where it is one."""
-    return released_unevenness(stream.mechanism)
+    return stream.mechanism.unevenness
 
 
 def leaf_noise_scale(stream: Stream) -> float:
     """Scale of the noise that closing the open leaf takes: a standard deviation, or a parameter in steps."""
-    return noise_scale(stream.mechanism, float(stream.noise_sd[()]))
+    return stream.mechanism.noise_scale(float(stream.noise_sd[()]))
 
 
 def leaf_is_due(stream: Stream) -> bool:
     """Whether the next tick closes the open leaf."""
-    return is_due(stream.mechanism)
+    return stream.mechanism.is_due
 
 
 def counts_decisions(stream: Stream) -> bool:
@@ -218,13 +193,13 @@ def decisions_of_next_leaf(stream: Stream) -> int:
     """How many decisions the leaf after the open one, which is due, will take."""
     leaves = stream.mechanism
     assert isinstance(leaves, GeometricLeaves)
-    return int(boundary_after(leaves) - leaves.decisions[()])
+    return int(leaves.boundary_after - leaves.decisions[()])
 
 
 def is_used_up(stream: Stream) -> bool:
     """Whether the open leaf is for the next epoch to release: no leaves are left, or the integers could overflow."""
     if isinstance(stream.mechanism, GeometricLeaves):
-        return is_full(stream.mechanism, float(stream.noise_sd[()]))
+        return stream.mechanism.is_full(float(stream.noise_sd[()]))
     return bool(stream.closed[()] >= stream.leaves[()])
 
 
@@ -318,11 +293,19 @@ class ContinualRelease:
             noise_sd=number(),
             leaf=np.zeros(self.size),
             released=np.zeros(self.size),
-            mechanism=empty_mechanism(self.factorization, self.size, constants, self.row_norm),
+            mechanism=self._empty_mechanism(constants),
             constants=StreamConstants(self.grid),
         )
         start_epoch(stream, self)
         return stream
+
+    def _empty_mechanism(self, constants: GeometricConstants) -> Mechanism:
+        """What the factorization keeps before its first epoch."""
+        if isinstance(self.factorization, BinaryTree):
+            return empty_tree(self.size)
+        if isinstance(self.factorization, Geometric):
+            return empty_leaves(self.size, constants, self.row_norm)
+        return empty_buffers(self.size, self.factorization.decay.size)
 
     def _row_steps(self) -> int:
         """The most steps of the grid that a row can have in one coordinate."""
@@ -376,18 +359,15 @@ def start_epoch(stream: Stream, plan: ContinualRelease) -> None:
     Contributions that wait in the open leaf stay there and are released by the new epoch.
     """
     chosen = plan.factorization
-    kind = MECHANISMS[type(chosen)]
+    kind = _MECHANISMS[type(chosen)]
     if not isinstance(stream.mechanism, kind) or plan.size != stream.leaf.size or plan.grid != stream.constants.grid:
         raise InvalidInput(f"an epoch must have the factorization, grid and {stream.leaf.size} numbers of its stream")
     leaves = _MOST_LEAVES if isinstance(chosen, Geometric) else chosen.horizon
-    _begin_epoch(stream, leaves, plan.noise_sd, chosen.decay, chosen.weight)
-
-
-@entry
-def _begin_epoch(stream: Stream, leaves: int, noise_sd: float, decay: FloatArray, weight: FloatArray) -> None:
-    """One compiled call: an interruption finds either the old epoch, which is over, or the new one."""
-    restart(stream.mechanism, stream.closed, stream.noise_sd, stream.released, decay, weight)
-    stream.noise_sd[()] = noise_sd
-    stream.closed[()] = 0
-    stream.leaves[()] = leaves
+    # Counted first, its leaves last: an interruption in between begins yet another epoch, under a charge of its own.
     stream.epochs[()] += 1
+    stream.mechanism.restart(
+        int(stream.closed[()]), float(stream.noise_sd[()]), stream.released, chosen.decay, chosen.weight
+    )
+    stream.noise_sd[()] = plan.noise_sd
+    stream.leaves[()] = leaves
+    stream.closed[()] = 0

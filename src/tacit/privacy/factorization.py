@@ -20,7 +20,6 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from tacit._compile import allocating_entry
 from tacit._validate import integer_at_least
 from tacit.errors import InvalidInput
 from tacit.privacy._toeplitz_table import interpolated
@@ -117,28 +116,44 @@ class BufferedToeplitz:
         """Squared row norms of B: the variance of these prefixes per unit of noise variance."""
         if np.any(np.asarray(leaves) > self.horizon):
             raise InvalidInput(f"leaves must be at most the horizon {self.horizon}")
-        curve = toeplitz_prefix_variance(self.decay, self.weight, int(np.max(leaves)))
+        squares = self._responses(int(np.max(leaves))) ** 2
+        curve = np.concatenate([[0.0], np.cumsum(squares)])
         return np.asarray(curve[np.asarray(leaves)], dtype=np.float64)
 
-    @property
-    def worst_variance(self) -> float:
-        """The largest of them up to the horizon, the last one, in as many steps as the horizon has binary digits.
-
-        Buffers and response are a vector y with y_1 = (1, ..., 1) and y_{t+1} = M y_t.  Responses are squared and added
-        up in a corner of the sum of y_t y_t', which doubles by G_2k = G_k + M^k G_k (M^k)'.
-        """
+    @cached_property
+    def _step(self) -> FloatArray:
+        """M: buffers and the response of a prefix to an impulse are a vector y with y_1 = 1 and y_{t+1} = M y_t."""
         size = self.decay.size
         step = np.zeros((size + 1, size + 1))
         step[:size, :size] = np.diag(self.decay)
         step[:, :size] -= self.weight
         step[size, size] = 1.0
-        first = np.ones((size + 1, size + 1))
-        total, power = first, step
+        return step
+
+    def _responses(self, leaves: int) -> FloatArray:
+        """The last entries of y_1, ..., y_leaves: last lines of M^0, M^1, ... times every k-th y, k the square root."""
+        size, block = self._step.shape[0], math.isqrt(leaves) + 1
+        lines, states = np.zeros((block, size)), np.ones((block, size))
+        lines[0, -1] = 1.0
+        jump = np.linalg.matrix_power(self._step, block)
+        for i in range(1, block):
+            lines[i], states[i] = lines[i - 1] @ self._step, jump @ states[i - 1]
+        return np.asarray((states @ lines.T).reshape(-1)[:leaves])
+
+    @property
+    def worst_variance(self) -> float:
+        """The largest of them up to the horizon, the last one, in as many steps as the horizon has binary digits.
+
+        Responses are squared and added up in a corner of the sum of y_t y_t', which doubles by G_2k = G_k + M^k G_k
+        (M^k)'.
+        """
+        first = np.ones_like(self._step)
+        total, power = first, self._step
         for digit in f"{self.horizon:b}"[1:]:
             total, power = total + power @ total @ power.T, power @ power
             if digit == "1":
-                total, power = first + step @ total @ step.T, power @ step
-        return float(total[size, size])
+                total, power = first + self._step @ total @ self._step.T, power @ self._step
+        return float(total[-1, -1])
 
 
 @dataclass(frozen=True)
@@ -188,23 +203,6 @@ def column_norm_squared(decay: FloatArray, weight: FloatArray, horizon: int) -> 
     ratio = np.outer(decay, decay)
     geometric = -np.expm1((horizon - 1) * np.log(ratio)) / (1.0 - ratio)
     return float(1.0 + np.sum(np.outer(weight, weight) * geometric))
-
-
-@allocating_entry
-def toeplitz_prefix_variance(decay: FloatArray, weight: FloatArray, leaves: int) -> FloatArray:
-    """Squared row norms of B = A C^-1 after 0, 1, ..., ``leaves`` leaves, by the recursion's response to an impulse."""
-    buffers = np.zeros(decay.shape[0])
-    variance = np.zeros(leaves + 1)
-    response = 0.0
-    for leaf in range(leaves):
-        step = 1.0 if leaf == 0 else 0.0
-        for j in range(decay.shape[0]):
-            step -= weight[j] * buffers[j]
-        for j in range(decay.shape[0]):
-            buffers[j] = decay[j] * buffers[j] + step
-        response += step
-        variance[leaf + 1] = variance[leaf] + response * response
-    return variance
 
 
 Factorization = BinaryTree | BufferedToeplitz | Geometric

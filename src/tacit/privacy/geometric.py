@@ -29,8 +29,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit._compile import inlined_kernel, kernel
 from tacit.privacy.discrete_gaussian import MAX_PARAMETER
+from tacit.privacy.streaming import Published
 from tacit.typing import Count, FloatArray, IntArray, Secret, count
 
 PACE = 100
@@ -60,7 +60,7 @@ class GeometricConstants(NamedTuple):
 
 
 class GeometricLeaves(NamedTuple):
-    """What is kept from leaf to leaf."""
+    """State of geometric leaves, and the steps on it (`tacit.privacy.streaming.Mechanism`)."""
 
     decisions: Count
     """The clock: decisions of this epoch."""
@@ -85,6 +85,128 @@ class GeometricLeaves(NamedTuple):
     newest: FloatArray
     """Of the leaf that was closed last: A m, and the gains of h and W."""
     constants: GeometricConstants
+
+    @property
+    def open_weight(self) -> int:
+        """A_k of the open leaf."""
+        return leaf_weight(int(self.boundary[()]), self.constants.head_start)
+
+    @property
+    def boundary_after(self) -> int:
+        """The boundary of the leaf that is opened when the open one is closed now."""
+        return next_boundary(int(self.boundary[()]), int(self.decisions[()]), self.constants.head_start)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the open leaf is to be closed before the next decision."""
+        return bool(self.decisions[()] >= self.boundary[()])
+
+    def noise_scale(self, sd: float) -> float:
+        """Parameter of the noise of the open leaf, in steps, were it closed now."""
+        following = leaf_weight(self.boundary_after, self.constants.head_start)
+        return noise_steps(sd, self.constants.grid, self.open_weight, following)
+
+    def is_full(self, noise_sd: float) -> bool:
+        """Whether W, or its noise, could leave their integers if the open leaf were closed in this epoch: by the clock.
+
+        Rows of earlier decisions are those that waited when the last leaf of the epoch before was closed, and those of
+        the decisions since then.  The latter are in this epoch's first leaf, or come later in place of one that
+        waited: they are looked at when that leaf is closed, and count with its weight ever after.
+        """
+        constants, decisions = self.constants, int(self.decisions[()])
+        heaviest = self.open_weight * constants.row_steps
+        found = max(0, int(self.open_rows[()]) - decisions)  # by the first leaf of an epoch; none by others
+        if heaviest * (decisions + constants.waiting) >= LARGEST_SUM or heaviest * found >= LARGEST_SUM // 2:
+            return True
+        return self.noise_scale(noise_sd) > MAX_PARAMETER
+
+    def count_decisions(self, users: int) -> None:
+        """Move the clock on by ``users`` decisions."""
+        self.decisions[()] += users
+        self.open_rows[()] += users
+
+    def release(self, closed: Count, leaf: FloatArray, noise: FloatArray, sd: float, released: FloatArray) -> None:
+        """Add the leaf to W with its weight, publish W and noise, and bring ``released``, t h, up to date."""
+        constants, weight, rows = self.constants, self.open_weight, int(self.open_rows[()])
+        following = self.boundary_after
+        spread = noise_steps(sd, constants.grid, weight, leaf_weight(following, constants.head_start)) * constants.grid
+        self.boundary[()] = following
+        self.closed_rows[()] += rows
+        self.open_rows[()] = 0
+        self.weighted[:] += weight * self._steps_of(leaf)
+        closed[()] += 1
+        gain, gain_weighted = self._update_gains(float(weight), float(rows), spread * spread)
+        step = float(weight) * rows
+        self.newest[:] = step, gain, gain_weighted
+        self.observed[:] = self.weighted + noise.astype(np.int64)
+        expected = self.expected + step * self.mean
+        surprise = self.observed * constants.grid - expected
+        self.mean[:] += gain * surprise
+        self.expected[:] = expected + gain_weighted * surprise
+        released[:] = float(self.closed_rows[()]) * self.mean
+
+    def _steps_of(self, leaf: FloatArray) -> IntArray:
+        return np.asarray(leaf / self.constants.grid).astype(np.int64)
+
+    def _update_gains(self, weight: float, rows: float, variance: float) -> tuple[float, float]:
+        """Riccati recursion for (h, W): W' = W + A m h + A e, Var e = m v, seen with this variance."""
+        step = weight * rows
+        _predict(self.total, step, weight * weight * rows * self.constants.fluctuation)
+        _predict(self.privacy, step, 0.0)
+        _, cross, weighted = self.total.tolist()
+        seen = weighted + variance
+        gain, gain_weighted = cross / seen, weighted / seen
+        _correct(self.total, gain, gain_weighted, variance)
+        _correct(self.privacy, gain, gain_weighted, variance)
+        return gain, gain_weighted
+
+    def variance(self, closed: int, sd: float) -> float:
+        """Variance of each entry of t h that privacy noise makes."""
+        rows = float(self.closed_rows[()])
+        return float(rows * rows * self.privacy[0])
+
+    @property
+    def unevenness(self) -> float:
+        """t sum_i a_i^2 for the weights a_i, of sum 1, that rows have in h: 1 for a plain mean, more for others."""
+        rows = float(self.closed_rows[()])
+        return float(rows * max(self.total[0] - self.privacy[0], 0.0) / self.constants.fluctuation)
+
+    def follow_public(self, closed: int, released: int, public: PublicMean, row: FloatArray) -> None:
+        """Take in the public ``row`` that each decision of the leaf just closed, number ``closed``, is known to add."""
+        step, gain, gain_weighted = self.newest.tolist()
+        if closed <= 1:  # a new epoch: W is 0 again and known to be
+            public.weighted[:] = 0.0
+            public.expected[:] = 0.0
+        expected = public.expected + step * public.mean
+        public.weighted[:] += step * row
+        surprise = public.weighted - expected
+        public.mean[:] += gain * surprise
+        public.expected[:] = expected + gain_weighted * surprise
+
+    def restart(self, closed: int, sd: float, released: FloatArray, decay: FloatArray, weight: FloatArray) -> None:
+        """Begin a new epoch: W is 0 again and known to be; what is known of the mean row stays known."""
+        self.weighted[:] = 0  # first: rows of an earlier epoch must not meet the small weights of a new one
+        self.expected[:] = 0.0
+        self.total[1:] = 0.0
+        self.privacy[1:] = 0.0
+        self.decisions[()] = 0
+        self.boundary[()] = 1
+
+    def exact(self, closed: int, leaf: FloatArray, released: FloatArray) -> Published:
+        """The weighted sum that closing ``leaf`` would publish without noise, in steps."""
+        return np.asarray(self.weighted + self.open_weight * self._steps_of(leaf))
+
+    def newest_release(self, closed: int, released: FloatArray) -> Published:
+        """The weighted sum that the last leaf made public, in steps."""
+        return self.observed.copy()
+
+    def overwrite(self, closed: int, published: Published, released: FloatArray) -> None:
+        """Do nothing: whole numbers are equal to the bit already."""
+
+    def drop_secrets(self) -> None:
+        """Empty the weighted sum; decisions whose rows are lost with it are no longer counted on."""
+        self.weighted[:] = 0
+        self.open_rows[()] = 0
 
 
 class PublicMean(NamedTuple):
@@ -119,7 +241,6 @@ def empty_leaves(size: int, constants: GeometricConstants, row_norm: float) -> G
     )
 
 
-@kernel
 def leaf_weight(boundary: int, head_start: int) -> int:
     """A of the leaf that closes at this boundary: whole, and never less for a later one; n itself without a head start.
 
@@ -128,7 +249,6 @@ def leaf_weight(boundary: int, head_start: int) -> int:
     return int(math.sqrt(float(boundary) * float(boundary) + float(head_start) * float(head_start)))
 
 
-@kernel
 def next_boundary(boundary: int, decisions: int, head_start: int) -> int:
     """The first boundary of the schedule that is later than ``decisions`` and weighs more than ``boundary``."""
     weight, following = leaf_weight(boundary, head_start), boundary
@@ -137,7 +257,6 @@ def next_boundary(boundary: int, decisions: int, head_start: int) -> int:
     return following
 
 
-@kernel
 def noise_steps(noise_sd: float, grid: float, weight: int, following: int) -> float:
     """Parameter of a leaf's noise in steps, sigma / (grid b), rounded up; b follows from its weight and the next one's.
 
@@ -145,25 +264,6 @@ def noise_steps(noise_sd: float, grid: float, weight: int, following: int) -> fl
     """
     inverse = float(weight) * float(following) / math.sqrt(float(following - weight) * float(following + weight))
     return float(math.ceil(noise_sd / grid * inverse * (1.0 + 1e-12)))
-
-
-@kernel
-def leaf_noise_steps(leaves: GeometricLeaves, noise_sd: float) -> float:
-    """The same for the open leaf, were it closed now."""
-    following = leaf_weight(boundary_after(leaves), leaves.constants.head_start)
-    return noise_steps(noise_sd, leaves.constants.grid, open_weight(leaves), following)
-
-
-@kernel
-def open_weight(leaves: GeometricLeaves) -> int:
-    """A_k of the open leaf."""
-    return leaf_weight(int(leaves.boundary[()]), leaves.constants.head_start)
-
-
-@kernel
-def boundary_after(leaves: GeometricLeaves) -> int:
-    """The boundary of the leaf that is opened when the open one is closed now."""
-    return next_boundary(int(leaves.boundary[()]), int(leaves.decisions[()]), leaves.constants.head_start)
 
 
 def longest_head_start(noise: float) -> int:
@@ -174,75 +274,11 @@ def longest_head_start(noise: float) -> int:
     return max(0, int(min((0.25 * MAX_PARAMETER / noise) ** (2.0 / 3.0), float(MOST_HEAD_START))) - 2)
 
 
-def is_due(leaves: GeometricLeaves) -> bool:
-    """Whether the open leaf is to be closed before the next decision."""
-    return bool(leaves.decisions[()] >= leaves.boundary[()])
-
-
-def is_full(leaves: GeometricLeaves, noise_sd: float) -> bool:
-    """Whether W, or its noise, could leave their integers if the open leaf were closed in this epoch: by the clock.
-
-    Rows of earlier decisions are those that waited when the last leaf of the epoch before was closed, and those of the
-    decisions since then.  The latter are in this epoch's first leaf, or come later in place of one that waited: they
-    are looked at when that leaf is closed, and count with its weight ever after.
-    """
-    constants, decisions = leaves.constants, int(leaves.decisions[()])
-    heaviest = int(open_weight(leaves)) * constants.row_steps
-    found = max(0, int(leaves.open_rows[()]) - decisions)  # by the first leaf of an epoch; none by others
-    if heaviest * (decisions + constants.waiting) >= LARGEST_SUM or heaviest * found >= LARGEST_SUM // 2:
-        return True
-    return leaf_noise_steps(leaves, noise_sd) > MAX_PARAMETER
-
-
-def count_decisions(leaves: GeometricLeaves, users: int) -> None:
-    """The clock."""
-    leaves.decisions[()] += users
-    leaves.open_rows[()] += users
-
-
-def release_by_weight(
-    leaves: GeometricLeaves, closed: int, leaf: FloatArray, noise: FloatArray, sd: float, released: FloatArray
-) -> None:
-    """Add the leaf to W with its weight, publish W and noise, and bring ``released``, t h, up to date."""
-    constants, weight, rows = leaves.constants, open_weight(leaves), leaves.open_rows[()]
-    following = boundary_after(leaves)
-    spread = noise_steps(sd, constants.grid, weight, leaf_weight(following, constants.head_start)) * constants.grid
-    gain, gain_weighted = _update_gains(leaves, float(weight), float(rows), spread * spread)
-    leaves.closed_rows[()] += rows
-    leaves.open_rows[()] = 0
-    leaves.boundary[()] = following
-    step, so_far = float(weight) * float(rows), float(leaves.closed_rows[()])
-    leaves.newest[0], leaves.newest[1], leaves.newest[2] = step, gain, gain_weighted
-    for i in range(leaf.shape[0]):
-        leaves.weighted[i] += weight * int(leaf[i] / constants.grid)
-        leaves.observed[i] = leaves.weighted[i] + int(noise[i])
-        expected = leaves.expected[i] + step * leaves.mean[i]
-        surprise = float(leaves.observed[i]) * constants.grid - expected
-        leaves.mean[i] += gain * surprise
-        leaves.expected[i] = expected + gain_weighted * surprise
-        released[i] = so_far * leaves.mean[i]
-
-
-@inlined_kernel
-def _update_gains(leaves: GeometricLeaves, weight: float, rows: float, variance: float) -> tuple[float, float]:
-    """Riccati recursion for (h, W): W' = W + A m h + A e, Var e = m v, seen with this variance."""
-    step = weight * rows
-    _predict(leaves.total, step, weight * weight * rows * leaves.constants.fluctuation)
-    _predict(leaves.privacy, step, 0.0)
-    seen = leaves.total[2] + variance
-    gain, gain_weighted = leaves.total[1] / seen, leaves.total[2] / seen
-    _correct(leaves.total, gain, gain_weighted, variance)
-    _correct(leaves.privacy, gain, gain_weighted, variance)
-    return gain, gain_weighted
-
-
-@kernel
 def _predict(covariance: FloatArray, step: float, fluctuation: float) -> None:
     covariance[2] += step * (2.0 * covariance[1] + step * covariance[0]) + fluctuation
     covariance[1] += step * covariance[0]
 
 
-@kernel
 def _correct(covariance: FloatArray, gain: float, gain_weighted: float, variance: float) -> None:
     """Joseph's form, which holds for gains that are not those of this covariance too."""
     mean, cross, weighted = covariance[0], covariance[1], covariance[2]
@@ -250,47 +286,3 @@ def _correct(covariance: FloatArray, gain: float, gain_weighted: float, variance
     covariance[0] = mean - gain * (2.0 * cross - gain * weighted) + gain * gain * variance
     covariance[1] = kept * (cross - gain * weighted) + gain * gain_weighted * variance
     covariance[2] = kept * kept * weighted + gain_weighted * gain_weighted * variance
-
-
-def geometric_variance(leaves: GeometricLeaves, closed: int, sd: float) -> float:
-    """Variance of each entry of t h that privacy noise makes."""
-    rows = float(leaves.closed_rows[()])
-    return float(rows * rows * leaves.privacy[0])
-
-
-def unevenness(leaves: GeometricLeaves) -> float:
-    """t sum_i a_i^2 for the weights a_i, of sum 1, that rows have in h: 1 for a plain mean, more for others."""
-    rows = float(leaves.closed_rows[()])
-    return float(rows * max(leaves.total[0] - leaves.privacy[0], 0.0) / leaves.constants.fluctuation)
-
-
-def follow_public(leaves: GeometricLeaves, closed: int, released: int, public: PublicMean, row: FloatArray) -> None:
-    """Take in what every decision of the leaf that was just closed, number ``closed`` of its epoch, is known to add."""
-    step, gain, gain_weighted = leaves.newest[0], leaves.newest[1], leaves.newest[2]
-    for i in range(row.shape[0]):
-        so_far = public.weighted[i] if closed > 1 else 0.0
-        expected = (public.expected[i] if closed > 1 else 0.0) + step * public.mean[i]
-        public.weighted[i] = so_far + step * row[i]
-        surprise = public.weighted[i] - expected
-        public.mean[i] += gain * surprise
-        public.expected[i] = expected + gain_weighted * surprise
-
-
-def restart_leaves(
-    leaves: GeometricLeaves, closed: int, sd: float, released: FloatArray, decay: FloatArray, weight: FloatArray
-) -> None:
-    """Begin a new epoch: W is 0 again and known to be; what is known of the mean row stays known."""
-    leaves.decisions[()] = 0
-    leaves.boundary[()] = 1
-    for i in range(released.shape[0]):
-        leaves.weighted[i] = 0
-        leaves.expected[i] = 0.0
-    for j in range(1, 3):
-        leaves.total[j] = 0.0
-        leaves.privacy[j] = 0.0
-
-
-def weighted_sum(leaves: GeometricLeaves, leaf: FloatArray) -> IntArray:
-    """What closing the leaf would publish without noise, in steps."""
-    steps = np.asarray(leaf / leaves.constants.grid, dtype=np.int64)
-    return np.asarray(leaves.weighted + int(open_weight(leaves)) * steps)

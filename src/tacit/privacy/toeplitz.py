@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tacit._compile import kernel
-from tacit.typing import FloatArray, Number, Secret, number
+from tacit.privacy.streaming import Published, follow_plain_mean
+from tacit.typing import Count, FloatArray, Number, Secret, number
+
+if TYPE_CHECKING:
+    from tacit.privacy.geometric import PublicMean
 
 
 class NoiseBuffers(NamedTuple):
-    """What the buffered Toeplitz factorization keeps: a line, or a number, for each buffer."""
+    """State of the buffered Toeplitz factorization: a line, or a number, for each buffer."""
 
     noise: Secret[FloatArray]
     """Noise of past leaves, part of which each further leaf takes back."""
@@ -26,6 +29,67 @@ class NoiseBuffers(NamedTuple):
     carried_variance: Number
     """Variance that earlier epochs brought."""
 
+    def noise_scale(self, sd: float) -> float:
+        """The standard deviation of z."""
+        return sd
+
+    def count_decisions(self, users: int) -> None:
+        """Do nothing: leaves are counted."""
+
+    def release(self, closed: Count, leaf: FloatArray, noise: FloatArray, sd: float, released: FloatArray) -> None:
+        """Noise C^-1 z by the buffers' recursion; the raw leaf is added and forgotten."""
+        step = noise - self.weight @ self.noise
+        self.noise[:] = self.decay[:, np.newaxis] * self.noise + step
+        closed[()] += 1
+        released += leaf + step
+        buffers, released_noise = slice(0, -1), -1
+        unit = (1.0 if closed[()] == 1 else 0.0) - float(self.weight @ self.response[buffers])
+        self.response[buffers] = self.decay * self.response[buffers] + unit
+        self.response[released_noise] += unit
+        self.variance_factor[()] += float(self.response[released_noise]) ** 2
+
+    def variance(self, closed: int, sd: float) -> float:
+        """Variance of the released sum."""
+        return float(self.carried_variance[()] + self.variance_factor[()] * sd * sd)
+
+    def restart(self, closed: int, sd: float, released: FloatArray, decay: FloatArray, weight: FloatArray) -> None:
+        """Begin a new epoch with these coefficients; what was ``released`` stays."""
+        self.carried_variance[()] = self.variance(closed, sd)
+        self.decay[:], self.weight[:] = decay, weight
+        self.response[:] = 0.0
+        self.noise[:] = 0.0
+        self.variance_factor[()] = 0.0
+
+    def exact(self, closed: int, leaf: FloatArray, released: FloatArray) -> Published:
+        """The next prefix sum without new noise, with what it takes back of earlier noise."""
+        return np.asarray(released + (leaf - self.weight @ self.noise))
+
+    def newest_release(self, closed: int, released: FloatArray) -> Published:
+        """The prefix sum."""
+        return released.copy()
+
+    def overwrite(self, closed: int, published: Published, released: FloatArray) -> None:
+        """Make ``published`` the prefix sum, to the bit."""
+        released[:] = published
+
+    @property
+    def unevenness(self) -> float:
+        """Every row counts once."""
+        return 1.0
+
+    @property
+    def is_due(self) -> bool:
+        """A leaf closes with each tick."""
+        return True
+
+    def follow_public(self, closed: int, released: int, public: PublicMean, row: FloatArray) -> None:
+        """Update the mean of public rows, in which all count alike."""
+        follow_plain_mean(released, public, row)
+
+    def drop_secrets(self) -> None:
+        """Empty the noise buffers."""
+        self.noise[:] = 0.0
+
 
 def empty_buffers(size: int, lines: int) -> NoiseBuffers:
     """Buffers for ``size`` numbers before their first epoch."""
@@ -37,48 +101,3 @@ def empty_buffers(size: int, lines: int) -> NoiseBuffers:
         variance_factor=number(),
         carried_variance=number(),
     )
-
-
-def release_by_buffers(
-    buffers: NoiseBuffers, closed: int, leaf: FloatArray, noise: FloatArray, sd: float, released: FloatArray
-) -> None:
-    """Noise C^-1 z by the buffers' recursion; the raw leaf is added and forgotten."""
-    kept, decay, weight, response = buffers.noise, buffers.decay, buffers.weight, buffers.response
-    lines = decay.shape[0]
-    for i in range(leaf.shape[0]):
-        step = noise[i]
-        for j in range(lines):
-            step -= weight[j] * kept[j, i]
-        for j in range(lines):
-            kept[j, i] = decay[j] * kept[j, i] + step
-        released[i] += leaf[i] + step
-    step = 1.0 if closed == 1 else 0.0
-    for j in range(lines):
-        step -= weight[j] * response[j]
-    for j in range(lines):
-        response[j] = decay[j] * response[j] + step
-    released_noise = lines  # the entry behind those of the buffers
-    response[released_noise] += step
-    buffers.variance_factor[()] += float(response[released_noise] * response[released_noise])
-
-
-@kernel
-def buffer_variance(buffers: NoiseBuffers, closed: int, sd: float) -> float:
-    """Variance of the released sum."""
-    return float(buffers.carried_variance[()] + buffers.variance_factor[()] * sd * sd)
-
-
-def restart_buffers(
-    buffers: NoiseBuffers, closed: int, sd: float, released: FloatArray, decay: FloatArray, weight: FloatArray
-) -> None:
-    """Begin a new epoch with these coefficients; what was ``released`` stays."""
-    buffers.carried_variance[()] = buffer_variance(buffers, closed, sd)
-    lines = decay.shape[0]
-    for j in range(lines):
-        buffers.decay[j] = decay[j]
-        buffers.weight[j] = weight[j]
-        buffers.response[j] = 0.0
-        for i in range(released.shape[0]):
-            buffers.noise[j, i] = 0.0
-    buffers.response[lines] = 0.0
-    buffers.variance_factor[()] = 0.0
