@@ -9,11 +9,10 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 import pytest
-from benchmarks.feature_norms import hostile_record, hostile_records, random_schema
+from workloads.feature_norms import hostile_record, random_schema
 
 from tacit.errors import InvalidInput
 from tacit.features import Category, Flag, Hashed, Number, Schema
-from tacit.features.kernels import centre, fill_rows, scatter
 
 KEY = "00112233445566778899aabbccddeeff"
 NEWS = Schema(
@@ -301,20 +300,3 @@ def test_compact_rows_of_any_shape_and_read_only_ones_become_dense() -> None:
 def test_wider_floats_beyond_ours_are_cut_as_others_are() -> None:
     wide = np.array([1, -1], dtype=np.longdouble) * np.finfo(np.longdouble).max
     assert same(NEWS.encode({"age": wide}), NEWS.encode({"age": [np.inf, -np.inf]}))
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_kernels_give_the_same_bits_interpreted_and_compiled(seed: int) -> None:
-    rng = np.random.default_rng(6000 + seed)
-    schema = random_schema(rng)
-    records = hostile_records(rng, schema, 40)
-    encoder, layout = schema._encoder, schema._layout
-    compiled = encoder.lines(records)
-    dense = schema.dense(compiled)
-    with pytest.MonkeyPatch.context() as patch:
-        for name, kernel in (("CENTRE", centre), ("FILL_ROWS", fill_rows), ("SCATTER", scatter)):
-            patch.setattr(f"tacit.features.encoding.{name}.call", kernel.function)
-        interpreted = encoder.lines(records)
-        assert same(interpreted, compiled)
-        assert same(schema.dense(interpreted), dense)
-    assert layout.places.flags.writeable  # kernels are compiled for ordinary arrays alone

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from benchmarks.feature_norms import hostile_records, main, norms, random_schema
+from workloads.feature_norms import hostile_records, main, norms, random_schema
 
 from tacit.features import Category, Flag, Hashed, Number, Schema
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import rich.console
-from benchmarks.feature_norms import hostile_records, random_schema
+from workloads.feature_norms import hostile_records, random_schema
 
 from tacit.errors import InvalidInput
 from tacit.features import Category, Flag, Hashed, Number, Schema, schema

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from benchmarks import features
+from workloads import features
 
 from tacit.features import Schema
 from tests.steady import effort_of

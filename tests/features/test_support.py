@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.feature_norms import hostile_records, random_schema
+from workloads.feature_norms import hostile_records, random_schema
 
 from tacit.errors import InvalidInput
 from tacit.features import Category, Flag, Hashed, Number, Schema, Support
@@ -138,14 +138,13 @@ def test_supports_without_a_schema() -> None:
     assert blocks.starts.tolist() == [0, 2, 3]
     assert blocks.pairs.tolist() == [[0, 0], [0, 1], [1, 1], [2, 2]]
     assert (blocks.width, blocks.dim, blocks.blocks, blocks.size) == (2, 3, 2, 4)
-    dense = Support.dense_of(4)
+    dense = Support.of_blocks([4])
     assert dense.dense
-    assert dense == Support.of_blocks([4])
     assert (dense.width, dense.size) == (4, 10)
     assert dense != blocks
     assert dense != "dense"
-    assert hash(dense) == hash(Support.dense_of(4))
-    assert Schema(user=[Number("x", 0, 1), Flag("f")]).support == Support.dense_of(3)
+    assert hash(dense) == hash(Support.of_blocks([4]))
+    assert Schema(user=[Number("x", 0, 1), Flag("f")]).support == Support.of_blocks([3])
     for wrong in ([], [0], [-1], [1.5], [True]):
         with pytest.raises(InvalidInput):
             Support.of_blocks(wrong)  # type: ignore[arg-type]
@@ -174,4 +173,4 @@ def test_a_thousand_coordinates_take_a_moment_and_five_thousand_work() -> None:
     assert crossed.dim == 5150
     assert crossed.support.blocks == 1
     assert crossed.support.size == 5150 + 50 * 100 + 2 * 5000
-    assert Support.dense_of(5000).size == 12_502_500
+    assert Support.of_blocks([5000]).size == 12_502_500

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tacit._compile import entry
 from tacit.environments.registry import EnvironmentKind, environment_kind
 from tacit.environments.setting import Block, Setting
 from tacit.errors import InvalidInput
 from tacit.features import Schema
-from tacit.glm.links import LinkForm, get_link, sample_reward
+from tacit.glm.links import get_link
 from tacit.glm.shifted import with_base_rate
 from tacit.typing import FloatArray
 
@@ -62,32 +61,15 @@ class Environment:
         return Block(contexts, *tables) if len(tables) == 2 else self._outcomes(rng, contexts, *tables)
 
     def _outcomes(self, rng: np.random.Generator, contexts: FloatArray, means: FloatArray) -> Block:
-        bound, uniforms = self.setting.largest_reward, rng.random(means.shape[:1])
-        rewards, regrets = np.empty_like(means), np.empty_like(means)
-        if not fill_outcomes(self.setting.link.form, bound, means, uniforms, rewards, regrets):
+        bound, uniforms = self.setting.largest_reward, rng.random((means.shape[0], 1))
+        slack = _ROUNDING * bound
+        if not ((means >= -slack) & (means <= bound + slack)).all():
             raise self._error(f"must yield mean rewards in [0, {bound:g}]")
-        return Block(contexts, rewards, regrets)
+        rewards = self.setting.link.draw_rewards(means, bound, uniforms)
+        return Block(contexts, rewards, means.max(axis=1, keepdims=True) - means)
 
     def _error(self, fault: str) -> InvalidInput:
         return InvalidInput(f"the environment {self.kind.name!r} {fault}")
-
-
-@entry
-def fill_outcomes(
-    link: LinkForm, bound: float, means: FloatArray, uniforms: FloatArray, rewards: FloatArray, regrets: FloatArray
-) -> bool:
-    """Reward and regret of every arm in every round; False when a mean is outside of [0, R]."""
-    slack = _ROUNDING * bound
-    for t in range(means.shape[0]):
-        best = -np.inf
-        for k in range(means.shape[1]):
-            if not -slack <= means[t, k] <= bound + slack:
-                return False
-            best = max(best, means[t, k])
-            rewards[t, k] = sample_reward(link, means[t, k], bound, uniforms[t])
-        for k in range(means.shape[1]):
-            regrets[t, k] = best - means[t, k]
-    return True
 
 
 def make_environment(

@@ -54,6 +54,22 @@ def register_environment(
     Rows of contexts have norm at most 1, means and rewards lie in [0, ``setting.largest_reward``].  A kind whose number
     of arms follows from the dimension says so by ``arms``; ``check`` raises for settings that it has no rounds for.
 
+    Parameters
+    ----------
+    name : str
+        What the environment is called, such as by ``tacit simulate --contexts``.
+    arms : callable, optional
+        Number of arms, from the dimension, where it is not free.
+    check : callable, optional
+        Raises for a setting that the environment has no rounds for.
+
+    Returns
+    -------
+    callable
+        The decorator, which gives the function back.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from tacit.environments import make_environment, register_environment
     >>> @register_environment("axes")

@@ -8,11 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit._compile import entry
 from tacit._validate import integer_at_least, positive
 from tacit.features import Schema
-from tacit.glm.links import Link, LinkForm, mean
-from tacit.linalg.solve import dot, four_dots
+from tacit.glm.links import Link
 from tacit.typing import FloatArray
 
 _BLOCK_NUMBERS = 1 << 17
@@ -39,7 +37,7 @@ class Setting:
     """What an environment is asked for."""
 
     link: Link
-    """Of the rewards: ``link.mean(scores)`` are means, ``link.sample_rewards`` draws."""
+    """Of the rewards: ``link.mean(scores)`` are means, ``link.draw_rewards`` draws."""
     dim: int
     """Features of an arm, d."""
     arms: int
@@ -82,30 +80,19 @@ class Setting:
         Where the link's mean would be negative, as the identity's, arms of negative score change their sign, in place:
         rewards lie in [0, R].
         """
+        means = scores(contexts, theta)
         if self.link.has_negative_means:
-            orient(contexts, theta)
-        means = np.empty(contexts.shape[:2])
-        fill_means(self.link.form, theta, contexts, means)
-        return Rounds(contexts, means)
+            np.negative(contexts, out=contexts, where=(means < 0.0)[:, :, np.newaxis])
+            means = np.abs(means)
+        return Rounds(contexts, self.link.mean(means))
 
 
-@entry
-def orient(contexts: FloatArray, theta: FloatArray) -> None:
-    """Change the sign of arms whose score is negative."""
-    for t in range(contexts.shape[0]):
-        for k in range(contexts.shape[1]):
-            if dot(contexts[t, k], theta) < 0.0:
-                for i in range(contexts.shape[2]):
-                    contexts[t, k, i] = -contexts[t, k, i]
+def scores(contexts: FloatArray, theta: FloatArray) -> FloatArray:
+    """<x, theta> for every arm of every round, shape (n, K).
 
-
-@entry
-def fill_means(link: LinkForm, theta: FloatArray, contexts: FloatArray, means: FloatArray) -> None:
-    """Mean reward of every arm in every round."""
-    for t in range(contexts.shape[0]):
-        for start in range(0, contexts.shape[1], 4):
-            k = start
-            for score in four_dots(contexts[t], start, theta):
-                if k < contexts.shape[1]:
-                    means[t, k] = mean(link, score)
-                k += 1
+    Summed feature by feature: rows and regrets of a seed are the same with every BLAS and however many threads it has.
+    """
+    total = np.zeros(contexts.shape[:2])
+    for feature, weight in enumerate(theta.tolist()):
+        total += contexts[:, :, feature] * weight
+    return total

@@ -7,12 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tacit._compile import entry
 from tacit.environments.registry import register_environment
 from tacit.environments.setting import Rounds, Setting
 from tacit.errors import InvalidInput
-from tacit.linalg.solve import four_squares
-from tacit.linalg.vectors import scale_line
 from tacit.typing import FloatArray
 
 SHIFT_SCALE = 0.02
@@ -88,18 +85,9 @@ def assouad_theta(rng: np.random.Generator, setting: Setting) -> FloatArray:
 def uniform_ball(rng: np.random.Generator, rounds: int, arms: int, dim: int) -> FloatArray:
     """Arms drawn uniformly from the unit ball, shape (rounds, arms, dim)."""
     points = rng.standard_normal((rounds, arms, dim))
-    scale_to_ball(points, rng.random((rounds, arms)))
+    squares = np.zeros((rounds, arms))
+    for feature in range(dim):  # in this order: the same bits on every machine
+        squares += points[:, :, feature] * points[:, :, feature]
+    radius = np.float_power(rng.random((rounds, arms)), 1.0 / dim)  # the C library's: `**` differs between processors
+    points *= (radius / np.sqrt(squares))[:, :, np.newaxis]
     return points
-
-
-@entry
-def scale_to_ball(points: FloatArray, uniforms: FloatArray) -> None:
-    """Turn Gaussian vectors into uniform points of the ball: radius U^(1/d)."""
-    power = 1.0 / points.shape[2]
-    for t in range(points.shape[0]):
-        for start in range(0, points.shape[1], 4):
-            k = start
-            for square in four_squares(points[t], start):
-                if k < points.shape[1]:
-                    scale_line(uniforms[t, k] ** power / math.sqrt(square), points[t, k])
-                k += 1

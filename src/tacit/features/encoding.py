@@ -1,5 +1,11 @@
 """From records to compact rows: one path for one user, for many, and for columns.
 
+A record becomes *slots*: each slot is a value and a position within its field's vector; one that says nothing has the
+value 0.  The first slot of every record is the constant 1.  A row is made of products of a slot of the user and a slot
+of the arm (`tacit.features.layout.Products`), all of which are computed with one gather and one product.  Those that
+are 0 are left out.  Positions of the others increase: terms and the slots of a field are in this order, and what
+`Layout.places` rearranges is blocks, of which a row has one.
+
 A refusal is an answer to the one user or caller whose records it is about: where many users come at once, each is
 judged apart, so that nobody learns from an error what somebody else sent.
 """
@@ -9,20 +15,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import InvalidInput
 from tacit.features.field import Field, shown, whole
-from tacit.features.kernels import CENTRE, FILL_ROWS, SCATTER, Slots
 from tacit.features.layout import Layout, factors
 from tacit.features.records import Record, Table, is_columns, of_records, table_of
-from tacit.typing import FloatArray
+from tacit.linalg.blocks import compact_rows, dense_rows
+from tacit.typing import FloatArray, IntArray
 
+_MOST_ROWS = 1 << 12
+"""Rows that are made at a time: what they take stays in a processor's cache."""
 Refusals = dict[int, InvalidInput]
 """For each user who was refused, by number, why."""
+
+
+class Slots(NamedTuple):
+    """What some records say, a line for each."""
+
+    values: FloatArray
+    positions: IntArray
+
+    def part(self, start: int, stop: int) -> Slots:
+        """The records from number ``start`` to number ``stop``."""
+        return Slots(self.values[start:stop], self.positions[start:stop])
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,20 +62,25 @@ class Side:
         return [(field, slice(first, first + slots)) for field, first, slots in found if field is not None]
 
     @cached_property
-    def _spans(self) -> tuple[FloatArray, FloatArray]:
-        spans = np.array([(0.0, 0.0)] + [field.span for field in self.fields for _ in range(field.slots)])
-        return np.ascontiguousarray(spans[:, 0]), np.ascontiguousarray(spans[:, 1])
+    def _size(self) -> int:
+        return 1 + sum(field.slots for field in self.fields)
+
+    @cached_property
+    def _ranges(self) -> tuple[FloatArray, FloatArray]:
+        """Both ends of the range of each number; their slots follow the constant's."""
+        spans = np.array([field.span for field in self.fields if field.is_number]).reshape(-1, 2)
+        return spans[:, 0], spans[:, 1]
 
     def slots(self, table: Table, role: str) -> Slots:
         """What the records of a table say."""
-        lows, highs = self._spans
         count = table.lines
-        values, positions = np.empty((count, lows.size)), np.zeros((count, lows.size), dtype=np.int64)
+        values, positions = np.empty((count, self._size)), np.zeros((count, self._size), dtype=np.int64)
         values.fill(1.0)
         for field, own in self._slots:
             column = table.columns.get(field.name)
             field.fill([None] * count if column is None else column, values[:, own], positions[:, own], role)
-        CENTRE.call(values, lows, highs)
+        _centre(values[:, 1 : 1 + self._ranges[0].size], *self._ranges)
+        values[positions < 0] = 0.0
         return Slots(values, positions)
 
     def slots_of(self, records: object) -> Slots:
@@ -115,17 +139,17 @@ class Encoder:
             raise InvalidInput("arms must have at least one arm, got none")
         return slots
 
-    def rows(self, user: Record, arms: Arms) -> FloatArray:
-        """One user's rows, shape (K, 2 width)."""
+    def rows(self, user: Record, arms: Arms, dense: bool = False) -> FloatArray:
+        """One user's rows, shape (K, 2 width), or (K, d) if they are to be dense."""
         slots = self.arm_slots(arms)
-        rows: FloatArray = self.filled(self.users.slots_of_one(user), slots, slots.values.shape[0])[0]
+        rows: FloatArray = self.filled(self.users.slots_of_one(user), slots, slots.values.shape[0], dense)[0]
         return rows
 
-    def lines(self, records: object) -> FloatArray:
-        """A row for each line of columns that hold fields of users and arms, shape (N, 2 width)."""
+    def lines(self, records: object, dense: bool = False) -> FloatArray:
+        """A row for each line of columns that hold fields of users and arms, shape (N, 2 width) or (N, d)."""
         table = table_of(records, self.users.names | self.arms.names, "line").flat()
         users, arms = self.users.slots(table, "line"), self.arms.slots(table, "line")
-        rows: FloatArray = self.filled(users, arms, 1)[:, 0]
+        rows: FloatArray = self.filled(users, arms, 1, dense)[:, 0]
         return rows
 
     def rows_of(self, users: object, arms: Arms) -> tuple[FloatArray, Refusals]:
@@ -195,25 +219,59 @@ class Encoder:
             return np.empty((0, 1, 2 * self.layout.width)), refused
         return np.concatenate(admitted), refused
 
-    def filled(self, users: Slots, arms: Slots, count: int) -> FloatArray:
-        """Rows of users with ``count`` arms each."""
-        layout = self.layout
-        rows = np.empty((users.values.shape[0], count, 2 * layout.width))
-        FILL_ROWS.call(layout.table, layout.scales, layout.places, *users, *arms, rows)
+    def filled(self, users: Slots, arms: Slots, count: int, dense: bool = False) -> FloatArray:
+        """Make the rows of N users with ``count`` arms each, compact or with all of their d numbers.
+
+        There are N ``count`` arms, user by user, or ``count`` that all users have in common.
+        """
+        total, shared = users.values.shape[0], arms.values.shape[0] == count
+        step = max(1, _MOST_ROWS // count)
+        if total <= step:
+            return self._filled(users, arms, count, dense)
+        rows = np.empty((total, count, self.layout.dim if dense else 2 * self.layout.width))
+        for start in range(0, total, step):
+            stop = start + step
+            offered = arms if shared else arms.part(start * count, stop * count)
+            rows[start:stop] = self._filled(users.part(start, stop), offered, count, dense)
         return rows
+
+    def _filled(self, users: Slots, arms: Slots, count: int, dense: bool) -> FloatArray:
+        layout, products, shape = self.layout, self.layout.products, (-1, count, self.layout.width)
+        values = users.values.take(products.user, 1)[:, np.newaxis] * arms.values.take(products.arm, 1).reshape(shape)
+        values *= products.scale
+        starts = users.positions.take(products.user, 1) * products.stride + products.start
+        positions = starts[:, np.newaxis] + arms.positions.take(products.arm, 1).reshape(shape)
+        there, total = np.flatnonzero(values), users.values.shape[0] * count
+        lines, places = there // layout.width, layout.places.take(positions.take(there))
+        if dense:
+            rows = np.zeros((total, layout.dim))
+            rows.reshape(-1)[lines * layout.dim + places] = values.take(there)
+        else:
+            rows = compact_rows(lines, places, values.take(there), (total, layout.width))
+        return rows.reshape(-1, count, rows.shape[1])
 
     def dense(self, rows: npt.ArrayLike) -> FloatArray:
         """Compact rows as ordinary ones, whatever the axes before the last."""
-        compact = np.ascontiguousarray(rows, dtype=np.float64)
-        if not compact.flags.carray:
-            compact = compact.copy()  # read-only or unaligned: kernels are compiled for ordinary arrays alone
-        length = 2 * self.layout.width
-        if compact.ndim == 0 or compact.shape[-1] != length:
-            raise InvalidInput(f"compact rows must have {length} numbers each, got the shape {compact.shape}")
-        out = np.zeros((*compact.shape[:-1], self.layout.dim))
-        if not SCATTER.call(compact.reshape(-1, length), out.reshape(-1, self.layout.dim)):
-            raise InvalidInput(f"compact rows must have positions from 0 to {self.layout.dim - 1}, and -1 for none")
-        return out
+        compact = np.asarray(rows, dtype=np.float64)
+        width, dim = self.layout.width, self.layout.dim
+        if compact.ndim == 0 or compact.shape[-1] != 2 * width:
+            raise InvalidInput(f"compact rows must have {2 * width} numbers each, got the shape {compact.shape}")
+        positions = compact[..., width:]
+        if not ((positions >= -1.0) & (positions < dim)).all():
+            raise InvalidInput(f"compact rows must have positions from 0 to {dim - 1}, and -1 for none")
+        return dense_rows(compact.reshape(-1, 2 * width), dim).reshape(*compact.shape[:-1], dim)
+
+
+def _centre(values: FloatArray, low: FloatArray, high: FloatArray) -> None:
+    """Bring numbers from [low, high] to [-1, 1], in place: outside is cut, NaN is 0."""
+    if low.size:
+        np.maximum(values, low, out=values)
+        np.minimum(values, high, out=values)
+        values -= low
+        values /= high - low
+        values *= 2.0
+        values -= 1.0
+        values[np.isnan(values)] = 0.0
 
 
 def _joined(parts: Sequence[Slots]) -> Slots:

@@ -45,8 +45,13 @@ class Field:
 
     @property
     def span(self) -> tuple[float, float]:
-        """The range of numbers, which a kernel brings to [-1, 1]; empty for what is no number."""
+        """The range of numbers, which `Side` brings to [-1, 1]; empty for what is no number."""
         return 0.0, 0.0
+
+    @property
+    def is_number(self) -> bool:
+        """Whether its values are numbers within a range."""
+        return self.span[0] < self.span[1]
 
     def labels(self) -> list[str]:
         """A readable name for each coordinate."""

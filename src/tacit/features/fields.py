@@ -62,7 +62,7 @@ class Number(Field):
         return self.low, self.high
 
     def fill(self, column: Column, values: FloatArray, positions: IntArray, role: str) -> None:
-        """Write the numbers as they are; a kernel brings them to [-1, 1]."""
+        """Write the numbers as they are; `Side` brings them to [-1, 1]."""
         if isinstance(column, np.ndarray) and column.dtype.kind in "iuf":
             with np.errstate(over="ignore"):  # a wider float beyond all of ours is an infinity, and cut
                 values[:, 0] = column

@@ -56,11 +56,12 @@ CONSTANT = Factor(None, 0)
 
 
 def factors(fields: Sequence[Field]) -> list[Factor]:
-    """The factors of one side, the constant first; slots follow each other in this order."""
-    found = [CONSTANT]
-    for field in fields:
-        found.append(Factor(field, found[-1].first + found[-1].slots, field.slots))
-    return found
+    """The factors of one side, the constant first; its slot comes first, then those of numbers, then all others."""
+    first, firsts = 1, dict[str, int]()
+    for field in sorted(fields, key=lambda field: not field.is_number):
+        firsts[field.name] = first
+        first += field.slots
+    return [CONSTANT] + [Factor(field, firsts[field.name], field.slots) for field in fields]
 
 
 class Term(NamedTuple):
@@ -121,6 +122,21 @@ def terms_of(
     yield from (Term(named[one], named[other]) for one, other in crosses)
 
 
+class Products(NamedTuple):
+    """A column for each product of a slot of the user and a slot of the arm."""
+
+    user: IntArray
+    """The user's slot."""
+    arm: IntArray
+    """The arm's slot."""
+    start: IntArray
+    """First coordinate of the term, in the order of terms."""
+    stride: IntArray
+    """Coordinates of the term for each position of the user's slot."""
+    scale: FloatArray
+    """What the product is multiplied by."""
+
+
 @dataclass(frozen=True, eq=False)
 class Layout:
     """Terms in their order, and what follows from them."""
@@ -148,14 +164,17 @@ class Layout:
         return np.array([term.weight * SHRINK / self.norm_bound for term in self.terms])
 
     @cached_property
-    def table(self) -> IntArray:
-        """A line for each term, as kernels read it: slots of the user, slots of the arm, first coordinate, stride."""
-        starts = np.concatenate([[0], np.cumsum([term.size for term in self.terms])])
-        lines = [
-            (user.first, user.first + user.slots, arm.first, arm.first + arm.slots, int(start), arm.size)
-            for (user, arm, _), start in zip(self.terms, starts, strict=False)
-        ]
-        return np.array(lines, dtype=np.int64)
+    def products(self) -> Products:
+        """The products of slots that a row is made of, in the order of terms."""
+        columns: list[tuple[int, int, int, int]] = []
+        start = 0
+        for user, arm, _ in self.terms:
+            pairs = ((user.first + i, arm.first + j) for i in range(user.slots) for j in range(arm.slots))
+            columns += [(*pair, start, arm.size) for pair in pairs]
+            start += user.size * arm.size
+        scales = np.repeat(self.scales, [term.slots for term in self.terms])
+        user, arm, starts, strides = np.array(columns, dtype=np.int64).T.copy()
+        return Products(user, arm, starts, strides, scales)
 
     @cached_property
     def _ordered(self) -> tuple[Support, IntArray]:

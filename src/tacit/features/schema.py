@@ -116,9 +116,9 @@ class Schema:
         A mapping is taken for columns if it holds arrays; lists are tokens of one record.
         """
         if arms is None:
-            return self.dense(self._encoder.lines(records))
+            return self._encoder.lines(records, dense=True)
         if isinstance(records, Mapping) and not is_columns(records):
-            return self.dense(self.rows(records, arms))
+            return self._encoder.rows(records, arms, dense=True)
         rows, refused = self.rows_of(records, arms)
         for number, error in sorted(refused.items()):
             raise InvalidInput(f"user {number}: {error}") from error

@@ -46,11 +46,6 @@ class Support:
             raise InvalidInput("sizes must have at least one block, got none")
         return supported(np.repeat(np.arange(len(checked)), checked)[:, np.newaxis], max(checked))[0]
 
-    @classmethod
-    def dense_of(cls, dim: int) -> Support:
-        """All pairs of ``dim`` coordinates: nothing is known of the rows."""
-        return cls.of_blocks([dim])
-
     @property
     def dim(self) -> int:
         """Number of coordinates."""

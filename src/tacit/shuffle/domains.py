@@ -13,10 +13,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tacit._compile import allocating_entry, entry
 from tacit._validate import integer_at_least, positive
 from tacit.errors import InvalidInput
-from tacit.linalg.packing import add_packed_outer, packed_size, unpacked
+from tacit.linalg.packing import packed_outers, packed_size, unpacked
 from tacit.typing import FloatArray
 
 
@@ -125,10 +124,7 @@ class OuterProducts:
         return np.where(self._diagonal(), self.bound, self.bound / math.sqrt(2.0))
 
     def embed(self, rows: FloatArray) -> FloatArray:
-        inside = scaled_into_ball(checked_rows(rows, self.dim), math.sqrt(self.bound))
-        out = np.zeros((inside.shape[0], self.size))
-        _packed_outer_rows(inside, out)
-        return out
+        return packed_outers(scaled_into_ball(checked_rows(rows, self.dim), math.sqrt(self.bound)))
 
     def decode(self, total: FloatArray) -> FloatArray:
         return unpacked(total, self.dim)
@@ -150,27 +146,10 @@ def checked_rows(rows: FloatArray, dim: int) -> FloatArray:
     return array
 
 
-@allocating_entry
 def scaled_into_ball(rows: FloatArray, radius: float) -> FloatArray:
     """Each row divided by its norm over ``radius`` where that exceeds 1; no overflow at 1e300."""
-    out = np.empty_like(rows)
-    for i in range(rows.shape[0]):
-        largest = 0.0
-        for j in range(rows.shape[1]):
-            largest = max(largest, abs(rows[i, j]))
-        total = 0.0
-        if largest > 0.0:
-            for j in range(rows.shape[1]):
-                share = rows[i, j] / largest
-                total += share * share
-        norm = largest * math.sqrt(total)
-        scale = radius / norm if norm > radius else 1.0
-        for j in range(rows.shape[1]):
-            out[i, j] = min(max(rows[i, j] * scale, -radius), radius)
-    return out
-
-
-@entry
-def _packed_outer_rows(rows: FloatArray, out: FloatArray) -> None:
-    for i in range(rows.shape[0]):
-        add_packed_outer(1.0, rows[i], out[i])
+    largest = np.abs(rows).max(axis=1, initial=0.0)
+    shares = rows / np.where(largest > 0.0, largest, 1.0)[:, np.newaxis]
+    norms = largest * np.sqrt(np.vecdot(shares, shares))
+    inside = rows * (radius / np.maximum(norms, radius))[:, np.newaxis]
+    return np.asarray(np.clip(inside, -radius, radius, out=inside))

@@ -15,12 +15,12 @@ randomizer puts them first. Every report of a protocol has the same length.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from tacit._compile import entry
 from tacit.errors import InvalidInput
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import ByteArray, FloatArray, IntArray
@@ -30,6 +30,8 @@ VERSION: Final = 1
 ID_BYTES: Final = 16
 _PREFIX: Final = struct.Struct("<2sH8s")
 HEADER_BYTES: Final = _PREFIX.size + ID_BYTES
+_CHUNK_NUMBERS: Final = 1 << 17
+"""Bits or bytes of reports that are worked on at a time: they stay in the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -111,23 +113,26 @@ def decode_counts(protocol: SumProtocol, reports: ByteArray) -> IntArray:
     return counts
 
 
-@entry
 def _write_ones(counts: IntArray, widths: IntArray, payload: ByteArray) -> None:
-    for i in range(counts.shape[0]):
-        start = 0
-        for k in range(widths.shape[0]):
-            for position in range(start, start + counts[i, k]):
-                payload[i, position >> 3] |= 1 << (position & 7)
-            start += widths[k]
+    """Set the first ``counts[i, k]`` bits of every coordinate k of report i."""
+    place = np.arange(widths.sum()) - np.repeat(widths.cumsum() - widths, widths)  # of a bit in its coordinate
+    for some in _chunks(counts.shape[0], place.size):
+        payload[some] = np.packbits(place < np.repeat(counts[some], widths, axis=1), axis=1, bitorder="little")
 
 
-@entry
 def _count_ones(payload: ByteArray, widths: IntArray, counts: IntArray) -> None:
-    for i in range(payload.shape[0]):
-        start = 0
-        for k in range(widths.shape[0]):
-            ones = 0
-            for position in range(start, start + widths[k]):
-                ones += (payload[i, position >> 3] >> (position & 7)) & 1
-            counts[i, k] = ones
-            start += widths[k]
+    """Write the number of ones of every coordinate into ``counts``: differences of those before its ends."""
+    ends = np.concatenate([[0], widths.cumsum()])
+    last, below = np.minimum(ends >> 3, payload.shape[1] - 1), (1 << (ends & 7)) - 1
+    for some in _chunks(*payload.shape):
+        ones = np.bitwise_count(payload[some])
+        whole = np.cumsum(ones, axis=1, dtype=np.int64)
+        # Bytes before the one that an end lies in; an end at the end of the payload lies behind its last byte.
+        before = np.where(ends >> 3 > last, whole[:, last], whole[:, last] - ones[:, last])
+        counts[some] = np.diff(before + np.bitwise_count(payload[some][:, last] & below.astype(np.uint8)), axis=1)
+
+
+def _chunks(reports: int, numbers: int) -> Iterator[slice]:
+    """Slices of reports, of so many numbers each, that memory takes at a time."""
+    size = max(1, _CHUNK_NUMBERS // max(1, numbers))
+    return (slice(start, start + size) for start in range(0, reports, size))

@@ -16,7 +16,7 @@ import numpy as np
 
 from tacit._validate import integer_at_least, nonnegative, positive
 from tacit.errors import InvalidInput
-from tacit.linalg.projection import project_ball
+from tacit.linalg.ball import into_ball
 from tacit.typing import FloatArray
 
 SumGradients = Callable[[FloatArray], FloatArray]
@@ -57,8 +57,7 @@ def gradient_descent(
     for index in range(rounds):
         path[index] = theta
         gradient = _released(sum_gradients, theta) + ridge * theta
-        theta = theta - (step / users) * gradient
-        project_ball(theta, radius)
+        theta = into_ball(theta - (step / users) * gradient, radius)
     return Minimum(path.mean(axis=0), path, rounds)
 
 
@@ -74,8 +73,7 @@ def _start(start: FloatArray, radius: float) -> FloatArray:
     theta = np.array(start, dtype=np.float64)
     if theta.ndim != 1 or not np.all(np.isfinite(theta)):
         raise InvalidInput(f"start must be a finite vector, got shape {theta.shape}")
-    project_ball(theta, radius)
-    return theta
+    return into_ball(theta, radius)
 
 
 def _released(sum_gradients: SumGradients, theta: FloatArray) -> FloatArray:

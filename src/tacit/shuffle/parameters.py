@@ -109,7 +109,16 @@ class SumProtocol:
 
     def scaled(self, contributions: FloatArray) -> FloatArray:
         """Contributions in steps above the lower end, inside [0, levels] also after rounding of floats."""
-        return np.clip((contributions - self.lower) / self.step, 0.0, self.levels)
+        steps = contributions - self.lower
+        steps /= self.step
+        return np.clip(steps, 0.0, self.levels, out=steps)
+
+    def rounded(self, contributions: FloatArray, rng: np.random.Generator) -> IntArray:
+        """Contributions in steps above the lower end, each rounded at random to a neighbouring whole number."""
+        steps = self.scaled(contributions)
+        steps += rng.random(steps.shape)
+        np.floor(steps, out=steps)
+        return np.minimum(steps, self.levels, out=steps).astype(np.int64)  # a float just below 1 may carry beyond
 
     def debiased(self, ones: IntArray, reports: int) -> FloatArray:
         """Unbiased estimate of the sum from the number of ones, given the reports that arrived."""

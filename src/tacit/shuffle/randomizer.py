@@ -42,10 +42,8 @@ def randomize(
 
 def ones_per_coordinate(protocol: SumProtocol, rows: FloatArray, rng: np.random.Generator) -> IntArray:
     """Rounded value plus noise of each coordinate (arXiv 2106.09805, Theorem 4.2)."""
-    scaled = protocol.scaled(protocol.domain.embed(rows))
-    rounded = np.floor(scaled + rng.random(scaled.shape)).astype(np.int64)
-    np.minimum(rounded, protocol.levels, out=rounded)  # a float just below 1 may carry levels to levels + 1
-    return rounded + noise_share(protocol, scaled.shape[0], rng)
+    rounded = protocol.rounded(protocol.domain.embed(rows), rng)
+    return rounded + noise_share(protocol, rounded.shape[0], rng)
 
 
 def noise_share(protocol: SumProtocol, users: int, rng: np.random.Generator) -> IntArray:

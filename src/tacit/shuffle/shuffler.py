@@ -6,14 +6,12 @@ so that what is dropped says nothing about honest users and does not bias the su
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit._compile import allocating_entry, entry
 from tacit.errors import AlreadyReleased, BatchTooSmall
 from tacit.shuffle.messages import (
     ShuffledBits,
@@ -24,9 +22,8 @@ from tacit.shuffle.messages import (
     report_bytes,
 )
 from tacit.shuffle.parameters import SumProtocol
-from tacit.typing import ByteArray, FloatArray, IntArray
+from tacit.typing import BoolArray, ByteArray, IntArray
 
-BoolArray = npt.NDArray[np.bool_]
 WordArray = npt.NDArray[np.uint64]
 
 
@@ -146,21 +143,11 @@ def could_be_honest(protocol: SumProtocol, counts: IntArray) -> BoolArray:
     """
     low = np.maximum(counts - (protocol.noise_bits + 1), 0)
     high = np.minimum(counts + 1, protocol.levels)
-    smallest = _least_norms(low, high, protocol.lower, protocol.step)
+    # Of each coordinate of the box, what is nearest to 0.
+    nearest = np.maximum(protocol.lower + protocol.step * low, -(protocol.lower + protocol.step * high))
+    nearest = np.maximum(nearest, 0.0)
+    smallest = np.sqrt(np.vecdot(nearest, nearest))
     return np.asarray(smallest <= protocol.domain.bound * (1.0 + 1e-9), dtype=np.bool_)
-
-
-@allocating_entry
-def _least_norms(low: IntArray, high: IntArray, lower: FloatArray, step: float) -> FloatArray:
-    """Smallest norm of a vector between two corners, for each line."""
-    out = np.empty(low.shape[0])
-    for i in range(low.shape[0]):
-        total = 0.0
-        for k in range(low.shape[1]):
-            nearest = max(0.0, lower[k] + step * low[i, k], -(lower[k] + step * high[i, k]))
-            total += nearest * nearest
-        out[i] = math.sqrt(total)
-    return out
 
 
 def uniform_arrangement(length: int, ones: int, rng: np.random.Generator) -> ByteArray:
@@ -195,18 +182,11 @@ def _independent_bits(length: int, level: int, rng: np.random.Generator) -> Word
     return words
 
 
-@entry
 def _flip(words: WordArray, places: IntArray, surplus: int) -> int:
     """Clear ones (or set zeros, when ``surplus`` is negative) at these places until the surplus is gone."""
-    for place in places:
-        if surplus == 0:
-            break
-        bit = np.uint64(1) << np.uint64(place & 63)
-        is_one = words[place >> 6] & bit != 0
-        if is_one and surplus > 0:
-            words[place >> 6] ^= bit
-            surplus -= 1
-        elif not is_one and surplus < 0:
-            words[place >> 6] ^= bit
-            surplus += 1
-    return surplus
+    is_one = (words[places >> 6] >> (places & 63).astype(np.uint64)) & 1 == 1
+    found = places[is_one == (surplus > 0)]
+    first = np.unique(found, return_index=True)[1]  # a place that comes twice counts once
+    chosen = found[np.sort(first)][: abs(surplus)]
+    np.bitwise_xor.at(words, chosen >> 6, np.uint64(1) << (chosen & 63).astype(np.uint64))
+    return surplus - int(chosen.size) if surplus > 0 else surplus + int(chosen.size)

@@ -11,13 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from tacit._compile import entry
 from tacit.errors import BatchTooSmall
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
-from tacit.typing import FloatArray, IntArray
+from tacit.typing import FloatArray
 
-_CHUNK_VALUES: Final = 1 << 18
+_CHUNK_VALUES: Final = 1 << 15
 """Contributions held at a time: they stay in the processor's cache."""
 
 
@@ -34,17 +33,5 @@ def sample_sum(protocol: SumProtocol, rows: FloatArray, rng: np.random.Generator
     ones = ones.astype(np.int64)
     chunk = max(1, _CHUNK_VALUES // protocol.domain.size)
     for start in range(0, users, chunk):
-        values = protocol.domain.embed(rows[start : start + chunk])
-        uniforms = rng.random(values.shape)
-        _add_rounded(values, uniforms, protocol.lower, protocol.step, protocol.levels, ones)
+        ones += protocol.rounded(protocol.domain.embed(rows[start : start + chunk]), rng).sum(axis=0)
     return Aggregate(protocol, protocol.debiased(ones, users), users)
-
-
-@entry
-def _add_rounded(
-    values: FloatArray, uniforms: FloatArray, lower: FloatArray, step: float, levels: IntArray, ones: IntArray
-) -> None:
-    for i in range(values.shape[0]):
-        for k in range(values.shape[1]):
-            scaled = min(max((values[i, k] - lower[k]) / step, 0.0), float(levels[k]))
-            ones[k] += min(int(np.floor(scaled + uniforms[i, k])), levels[k])
