@@ -1,16 +1,15 @@
-"""Everything that a policy of one's own needs, in one place (CONTRIBUTING.md shows it in use).
+"""Everything that a policy, link or environment of one's own needs, in one place (CONTRIBUTING.md shows it in use).
 
-A module outside of the package that registers a policy, a link or an environment gets everything that the package's
-own have: `tacit.make_policy`, save and load, ``tacit simulate --module`` with parallel runs, journal and plots,
-``tacit bench regret``, and for private policies ``tacit audit``.
+A module outside of the package that registers one gets everything that the package's own have: `tacit.make_policy`,
+save and load, ``tacit simulate --module`` with parallel runs, journal and plots, ``tacit bench regret``, and for
+private policies ``tacit audit``.
 """
 
-from tacit._compile import kernel
 from tacit._validate import finite, nonnegative, positive, probability, share
 from tacit.environments import NEVER, Block, register_arrivals, register_environment
-from tacit.glm.links import ClickLink, CompiledLink, Link, LinkKernels, register_link
-from tacit.linalg.solve import dot
-from tacit.policies.arms import remember_arm
+from tacit.glm.links import ClickLink, Link, register_link
+from tacit.linalg.packing import packed_outers, packed_size, unpacked
+from tacit.policies.arms import chosen_rows, into_unit_ball
 from tacit.policies.batch_policy import BatchPolicy
 from tacit.policies.config import Config, PrivateConfig, at_least, configuration, one_of, option, truth
 from tacit.policies.continual_policy import ContinualConfig, ContinualPolicy
@@ -18,12 +17,13 @@ from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import register_policy
 from tacit.policies.row_policy import RowPolicy
-from tacit.policies.steps import close_stream, register_steps
+from tacit.policies.steps import ArraySteps
+from tacit.policies.sum_policy import Contribution, SumPolicy, standard_normals
 from tacit.privacy.continual import (
     ContinualRelease,
     Stream,
+    contribute,
     contribute_outer,
-    contribute_vector,
     plan_release,
     released_variance,
 )
@@ -32,19 +32,19 @@ from tacit.typing import Count, FloatArray, IntArray, Number, Secret, count, num
 
 __all__ = [
     "NEVER",
+    "ArraySteps",
     "BatchPolicy",
     "Block",
     "ClickLink",
-    "CompiledLink",
     "Config",
     "ContinualConfig",
     "ContinualPolicy",
     "ContinualRelease",
+    "Contribution",
     "Count",
     "FloatArray",
     "IntArray",
     "Link",
-    "LinkKernels",
     "NoiseSource",
     "Number",
     "Policy",
@@ -53,19 +53,21 @@ __all__ = [
     "RowPolicy",
     "Secret",
     "Stream",
+    "SumPolicy",
     "at_least",
-    "close_stream",
+    "chosen_rows",
     "configuration",
+    "contribute",
     "contribute_outer",
-    "contribute_vector",
     "count",
-    "dot",
     "finite",
-    "kernel",
+    "into_unit_ball",
     "nonnegative",
     "number",
     "one_of",
     "option",
+    "packed_outers",
+    "packed_size",
     "plan_release",
     "positive",
     "probability",
@@ -73,9 +75,9 @@ __all__ = [
     "register_environment",
     "register_link",
     "register_policy",
-    "register_steps",
     "released_variance",
-    "remember_arm",
     "share",
+    "standard_normals",
     "truth",
+    "unpacked",
 ]

@@ -1,6 +1,6 @@
 """What every link must satisfy, as functions that take any object with the interface of ``tacit.glm.links.Link``.
 
-A link of one's own needs neither a code nor a place in ``LINKS`` to be checked:
+A link of one's own needs no place in ``LINKS`` to be checked:
 
     from tests.contracts.links import check_link
     check_link(MyLink())
@@ -55,6 +55,22 @@ def check_far_scores(link: Link) -> None:
     assert np.all(np.diff(link.mean(scores)) >= 0.0), f"{link.name}: the mean falls somewhere"
     variances = link.variance_bound(scores, link.default_reward_bound)
     assert np.all(np.isfinite(variances) & (variances >= 0.0)), f"{link.name}: variance bound is not a variance"
+
+
+def check_single_scores(link: Link) -> None:
+    """Functions of one score agree with those of arrays, close to 0 and far from it."""
+    scores = np.concatenate([FAR_SCORES * (link.max_score / 700.0), np.linspace(-6.0, 6.0, 241)])
+    pairs = [
+        (link.mean_at, link.mean),
+        (link.derivative_at, link.derivative),
+        (link.antiderivative_at, link.antiderivative),
+    ]
+    for single, many in pairs:
+        found = [single(z) for z in scores.tolist()]
+        np.testing.assert_allclose(
+            found, many(scores), rtol=1e-12, atol=8.0 * _EPS,  # terms that cancel far in a tail
+            err_msg=f"{link.name}: {single.__name__} is not {many.__name__}",
+        )  # fmt: skip
 
 
 def check_mean_increases(link: Link, theta_bound: float) -> None:
@@ -217,7 +233,11 @@ BOUND_CHECKS: tuple[Callable[[Link, float], None], ...] = (
 )
 """Checked for every S of ``THETA_BOUNDS``."""
 
-LINK_CHECKS: tuple[Callable[[Link], None], ...] = (check_far_scores, check_curvature_bound_is_near)
+LINK_CHECKS: tuple[Callable[[Link], None], ...] = (
+    check_far_scores,
+    check_single_scores,
+    check_curvature_bound_is_near,
+)
 """Checked once."""
 
 

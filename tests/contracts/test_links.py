@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pytest
 from scipy import special
 
-from tacit.errors import InvalidInput
 from tacit.glm.links import LINKS, Link, bounded_variance
 from tacit.typing import FloatArray
 from tests.contracts.links import BOUND_CHECKS, LINK_CHECKS, THETA_BOUNDS, breaches, check_link
@@ -32,13 +31,13 @@ def test_bounds_of_the_packages_links(name: str, check: Callable[[Link, float], 
 
 
 class OutsideLink(Link):
-    """What a researcher writes: NumPy functions, no code; clicks."""
+    """What a researcher writes who does not know `ClickLink`; clicks."""
 
     def variance_bound(self, scores: npt.ArrayLike, reward_bound: float) -> FloatArray:
         return bounded_variance(self.mean(scores), reward_bound)
 
-    def sample_rewards(self, scores: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
-        return np.where(np.asarray(uniforms) * reward_bound < self.mean(scores), reward_bound, 0.0)
+    def draw_rewards(self, means: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
+        return np.where(np.asarray(uniforms) * reward_bound < np.asarray(means), reward_bound, 0.0)
 
     def simulated_reward_bound(self, theta_norm: float) -> float:
         return 1.0
@@ -144,8 +143,8 @@ class Calm(SteepLogistic):
 class WrongRewards(SteepLogistic):
     """Samples with 0.05 too many clicks."""
 
-    def sample_rewards(self, scores: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
-        return super().sample_rewards(scores, reward_bound, np.maximum(np.asarray(uniforms) - 0.05, 0.0))
+    def draw_rewards(self, means: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
+        return super().draw_rewards(means, reward_bound, np.maximum(np.asarray(uniforms) - 0.05, 0.0))
 
 
 class WrongDerivative(SteepLogistic):
@@ -160,6 +159,13 @@ class WrongAntiderivative(SteepLogistic):
 
     def antiderivative(self, scores: npt.ArrayLike) -> FloatArray:
         return 8.0 * super().antiderivative(scores)
+
+
+class OtherAtOneScore(SteepLogistic):
+    """A fast form for single scores that forgets the factor 8."""
+
+    def derivative_at(self, z: float) -> float:
+        return float(LINKS["logistic"].derivative(8.0 * z))
 
 
 class Overflowing(SteepLogistic):
@@ -194,6 +200,7 @@ class ShortResponses(SteepLogistic):
         (WrongRewards(), {"check_sampled_mean", "check_variance_bound"}),
         (WrongDerivative(), {"check_derivative", "check_curvature_bound"}),
         (WrongAntiderivative(), {"check_antiderivative"}),
+        (OtherAtOneScore(), {"check_single_scores"}),
         (Overflowing(), {"check_far_scores"}),
         (ShortResponses(), {"check_residual_bound", "check_pseudo_response_bound"}),
     ],
@@ -215,7 +222,7 @@ def test_an_assumed_peak_understates_the_largest_derivative() -> None:
 def test_no_bound_has_a_default() -> None:
     required = {
         "name", "mean", "derivative", "antiderivative", "inflections", "curvature_bound", "variance_bound",
-        "sample_rewards", "simulated_reward_bound",
+        "draw_rewards", "simulated_reward_bound",
     }  # fmt: skip
     assert Link.__abstractmethods__ == required
 
@@ -224,8 +231,3 @@ def test_no_bound_has_a_default() -> None:
 
     with pytest.raises(TypeError, match="curvature_bound"):
         Bare()  # type: ignore[abstract]
-
-
-def test_a_link_without_kernels_is_refused_where_kernels_are_needed() -> None:
-    with pytest.raises(InvalidInput, match="cloglog has no compiled kernels"):
-        _ = Cloglog().code

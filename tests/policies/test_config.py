@@ -6,14 +6,16 @@ import inspect
 import json
 import math
 from dataclasses import FrozenInstanceError, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 import tacit
 from tacit.errors import InvalidInput
+from tacit.experiments.spec import Experiment
+from tacit.policies.baselines.uniform import UniformRandom
 from tacit.policies.config import Config, PrivateConfig, configuration, describe, option
-from tacit.policies.registry import POLICIES, make_policy, policy_class
+from tacit.policies.registry import _REGISTERED, POLICIES, make_policy, policy_class
 from tests.contracts.policies import make
 
 
@@ -40,9 +42,9 @@ def test_every_field_of_every_policy_is_explained(name: str) -> None:
     for text in describe(kind.config_type):
         assert len(text.about) > 10
         assert text.about.endswith(".")
-        assert f"\n{text.name}: " in (kind.__doc__ or "")
+        assert f"\n{text.name} : " in (kind.__doc__ or "")
     shown = inspect.signature(kind).parameters
-    assert list(shown) == [field.name for field in fields(kind.config_type)]
+    assert list(shown) == ["config", *(field.name for field in fields(kind.config_type))]
 
 
 @pytest.mark.parametrize("name", list(POLICIES))
@@ -56,16 +58,45 @@ def test_class_configuration_and_name_make_the_same_policy(name: str) -> None:
 
 
 def test_make_policy_states_and_explains_the_common_fields() -> None:
-    parameters = dict(inspect.signature(make_policy).parameters)
-    stated = {name: parameter.default for name, parameter in parameters.items() if name not in ("name", "options")}
-    expected = {field.name: field.default for field in fields(PrivateConfig)}
-    assert list(stated) == list(expected)
-    for name, default in stated.items():
-        required = name in ("dim", "epsilon")  # stated as None: whoever leaves them out is told what they are
-        assert default is None if required else default == expected[name]
+    stated = [name for name in inspect.signature(make_policy).parameters if name not in ("name", "options")]
+    assert stated == [field.name for field in fields(PrivateConfig)]
     text = inspect.getdoc(tacit.make_policy) or ""
     assert all(f"``{name}``" in text for name in POLICIES)
-    assert all(f"\n{name}: " in text for name in expected)
+    for told in describe(PrivateConfig):
+        default = "" if told.default == "required" else f", default {told.default}"
+        assert f"\n{told.name} : {told.kind}{default}\n    " in text
+
+
+@configuration
+class OwnDefaults(Config):
+    """Configuration of a policy whose defaults differ from the usual ones."""
+
+    theta_bound: float = option("Another bound.", default=5.0)
+    link: str = option("Another link.", default="probit")
+    horizon: int | None = option("A horizon.", default=70)
+    base_rate: float | None = option("Another rate.", default=0.3)
+    reward_age: int | None = option("Another age.", default=9)
+
+
+class WithOwnDefaults(UniformRandom):
+    """Chooses at random, with defaults of its own."""
+
+    name: ClassVar[str] = "own-defaults"
+    config_type = OwnDefaults
+
+
+def test_make_policy_forwards_what_was_given_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_REGISTERED, "own-defaults", WithOwnDefaults)
+    usual = make_policy("own-defaults", dim=2).config
+    assert (usual.theta_bound, usual.link, usual.horizon) == (5.0, "probit", 70)
+    told = make_policy("own-defaults", dim=2, theta_bound=1.0, link="logistic", horizon=None).config
+    assert (told.theta_bound, told.link, told.horizon) == (1.0, "logistic", None)
+
+
+def test_an_experiment_leaves_a_policy_its_own_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_REGISTERED, "own-defaults", WithOwnDefaults)
+    made = Experiment("own-defaults", "probit", dim=2, arms=2, horizon=10, theta_norm=1.0).make_policy(1)
+    assert (made.config.theta_bound, made.config.reward_age, made.config.base_rate) == (1.0, 9, 0.3)
 
 
 def test_a_configuration_cannot_be_changed() -> None:
@@ -120,6 +151,6 @@ def test_fields_of_a_subclass_come_last_and_are_checked() -> None:
 
     assert Mine(dim=1).pairs == 2
     assert [text.name for text in describe(Mine)][-2:] == ["pairs", "label"]
-    assert "pairs: int = 2\n    How many." in (Mine.__doc__ or "")
+    assert "pairs : int, default 2\n    How many." in (Mine.__doc__ or "")
     with pytest.raises(InvalidInput, match="pairs must be even"):
         Mine(dim=1, pairs=3)

@@ -7,9 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.audit import exclusions
-from tacit.audit.exclusions import KINDS, count_exclusions
-from tacit.audit.wrong_order import PullBeforeSum
 from tacit.errors import InvalidInput
 from tacit.policies.baselines.local_glm import LocalConstants, LocalGLM
 from tacit.policies.publisher import Publisher
@@ -17,6 +14,9 @@ from tacit.policies.registry import make_policy
 from tacit.privacy import continual
 from tacit.privacy.noise import ExactNoise
 from tacit.typing import FloatArray
+from tests.mutants import exclusions
+from tests.mutants.exclusions import KINDS, count_exclusions
+from tests.mutants.wrong_order import PullBeforeSum
 
 STREAMED = ("stream-glm", "joint-linucb", "joint-glm")
 GRADIENTS = [kind for kind in KINDS if kind.startswith("gradient")]

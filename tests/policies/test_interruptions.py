@@ -154,8 +154,7 @@ def test_a_leaf_whose_tick_was_interrupted_gets_noise_of_its_own(name: str, monk
     while not leaf_is_due(policy.state.stream):
         policy.update(policy.select(contexts), 1.0)
     closed = int(policy.state.stream.closed[()])
-    policy._bound = None
-    monkeypatch.setattr(Policy, "_steps", _failing(Policy._steps))
+    monkeypatch.setattr(Policy, "_tick", _failing(Policy._tick))
     with pytest.raises(Interrupted):
         policy.select(contexts)
     assert int(policy.state.stream.closed[()]) == closed

@@ -13,8 +13,8 @@ from tacit.experiments.spec import Experiment
 from tacit.policies.joint import JointGLM
 from tacit.policies.joint.steps import EXPLORED
 from tacit.policies.state import flatten, size_in_bytes
-from tacit.privacy.randomness import Tape, taped
 from tacit.typing import FloatArray
+from tests.tapes import Tape, taped
 
 HORIZON = 600
 

@@ -140,7 +140,7 @@ def test_what_is_no_entry_is_refused(header: dict[str, Any]) -> None:
         from_parts(header, {})
 
 
-def test_rounds_played_in_compiled_code_cannot_be_logged() -> None:
+def test_rounds_that_are_played_together_cannot_be_logged() -> None:
     policy = make("stream-glm")
     policy.keep_log(lambda entry: None)
     with pytest.raises(InvalidInput, match="use select and update"):

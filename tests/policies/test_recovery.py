@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from workloads import recovery
 
 import tacit
 from tacit.errors import RecoveryWarning, StateInUse, UnknownDecision
@@ -24,13 +25,11 @@ from tacit.policies.shuffle import ShuffleGLM
 from tacit.policies.state import flatten, public_part
 from tacit.privacy.continual import released_variance
 from tests.contracts.policies import ARMS, DIM, HORIZON, PRIVATE, make, make_private, rounds, walk
-from tests.scripts import benchmark
 
 private_policy = pytest.mark.parametrize("name", PRIVATE)
 FIRST_EPOCH = 1024
 STREAMED = ["stream-glm", "joint-glm", "joint-linucb"]
 ROOT = Path(__file__).parents[2]
-recovery = benchmark("recovery")
 
 
 def _load(path: Path, *, recover: bool = False) -> PrivatePolicy:
@@ -363,7 +362,7 @@ def test_recovery_of_a_policy_without_privacy_is_a_plain_load(name: str, tmp_pat
 
 
 def test_a_recovery_keeps_most_of_what_was_learned() -> None:
-    """The short form of benchmarks/recovery.py.
+    """The short form of workloads/recovery.py.
 
     Noise of a recovered policy cannot be seeded, so that this test is random in it: 25 repetitions had a mean share of
     0.956 and a standard deviation of 0.013, which puts 0.88 almost six of them away.  A recovery that forgets the

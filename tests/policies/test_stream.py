@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.estimation.linearised import SHORTEST, blended_weight
+from tacit.estimation.linearised import SHORTEST, blended_weights
 from tacit.experiments.runner import run_once
 from tacit.experiments.spec import Experiment
-from tacit.glm.links import mean
 from tacit.linalg.packing import packed
 from tacit.policies.state import size_in_bytes
-from tacit.policies.steps import learn
 from tacit.policies.stream import StreamGLM
-from tacit.policies.stream.steps import solve
+from tacit.policies.stream.steps import learn, solve
 
 
 def make(**changes: Any) -> StreamGLM:
@@ -46,7 +44,7 @@ def test_replaced_rows_move_the_leaf_by_at_most_the_charged_bound() -> None:
             memo = np.empty(policy.memo_size)
             memo[:3], memo[3] = arms[0], float(arms[0] @ policy.state.theta)
             policy.state.stream.leaf[:] = 0.0
-            learn(policy.state, memo, float(rng.integers(2)))
+            learn(policy.state, memo[np.newaxis], rng.integers(2, size=1).astype(np.float64))
             leaves.append(policy.state.stream.leaf.copy())
         worst = max(worst, float(np.linalg.norm(leaves[0] - leaves[1])))
         assert max(np.linalg.norm(leaf) for leaf in leaves) <= policy._row.row_norm
@@ -60,15 +58,15 @@ def test_late_rewards_are_linearised_at_the_theta_of_the_decision() -> None:
     point = policy._pending.memo(decision.id)[3]
     policy.state.theta[:] = (2.0, -1.0, 0.5)
     policy.update(decision, 1.0)
-    link, x = policy.setting.link.form, arms[0]
-    weight = blended_weight(link, policy._row.blend, point)
-    response = 1.0 - mean(link, point) + weight * point
+    link, x = policy.setting.link, arms[0]
+    mean, weight = (float(part) for part in blended_weights(link, policy._row.blend, point))
+    response = 1.0 - mean + weight * point
     half, length = 0.5 * policy.state.stream.constants.grid, float(np.linalg.norm(x))
     assert length > SHORTEST
     matrix, score = packed(weight * np.outer(x, x)) / length, policy._row.scale * response * x / length
     np.testing.assert_allclose(policy.state.stream.leaf[:6], matrix, rtol=0.0, atol=half * (1.0 + 1e-9))
     np.testing.assert_allclose(policy.state.stream.leaf[6:], score, rtol=0.0, atol=half * (1.0 + 1e-9))
-    moved = blended_weight(link, policy._row.blend, float(x @ policy.state.theta))
+    _, moved = blended_weights(link, policy._row.blend, x @ policy.state.theta)
     assert abs(moved - weight) > 1e-3  # the theta of the arrival would have given another row
 
 

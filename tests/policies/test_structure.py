@@ -10,12 +10,9 @@ import pytest
 import tacit
 from tacit.errors import InvalidInput
 from tacit.features import Category, Number, Schema
-from tacit.linalg.blocks import entry_of
 from tacit.policies.state import flatten, size_in_bytes
-from tacit.policies.steps import learn, pick
 from tacit.policies.stream import StreamGLM
-from tacit.policies.stream.block_steps import BlockState
-from tacit.policies.stream.steps import StreamState
+from tacit.policies.stream.steps import choose, learn
 from tacit.typing import FloatArray
 
 
@@ -43,8 +40,8 @@ def block_rows(rng: np.random.Generator, rounds: int, arms: int = 4, blocks: int
 
 def test_only_allowed_entries_are_released() -> None:
     policy, dense = make(), make(blocks=None)
-    assert isinstance(policy.state, BlockState)
-    assert isinstance(dense.state, StreamState)
+    assert policy.state.compact
+    assert not dense.state.compact
     assert policy.state.stream.leaf.size == 2 * 6 + 6
     assert dense.state.stream.leaf.size == 21 + 6
 
@@ -55,7 +52,7 @@ def test_a_row_touches_the_entries_of_its_own_block_alone() -> None:
     policy.update(policy.select(x), 1.0)
     touched = set(np.flatnonzero(policy.state.stream.leaf).tolist())
     blocks = policy.state.blocks
-    products = {entry_of(blocks, i, j) for i in (3, 5) for j in (3, 5)}
+    products = {int(blocks.table[blocks.lines[i] + blocks.local[j]]) for i in (3, 5) for j in (3, 5)}
     assert touched == products | {12 + 3, 12 + 5}
 
 
@@ -65,10 +62,8 @@ def test_a_row_that_breaks_the_promise_has_its_forbidden_products_left_out() -> 
     width = policy.row_size // 2
     memo = np.zeros(policy.memo_size)
     memo[:width], memo[width : 2 * width] = [0.6, 0.6, 0.5], [0.0, 3.0, 4.0]
-    learn(policy.state, memo, 1.0)
+    learn(policy.state, memo[np.newaxis], np.ones(1))
     assert np.linalg.norm(policy.state.stream.leaf) <= policy._row.row_norm
-    forbidden = entry_of(policy.state.blocks, 0, 3)
-    assert forbidden < 0
     assert np.count_nonzero(policy.state.stream.leaf[:12]) == 4  # three squares, and the product within a block
 
 
@@ -80,10 +75,10 @@ def test_replaced_rows_move_the_leaf_by_at_most_the_charged_bound() -> None:
         policy.state.theta[:] = 3.0 * theta / np.linalg.norm(theta)
         leaves = []
         for rows in policy.as_kernels_take(block_rows(rng, 2, 1, 2, 2)):
-            memo = np.empty(policy.memo_size)
-            pick(policy.state, rows, np.empty(0), memo)
+            memos = np.empty((1, policy.memo_size))
+            choose(policy.state, rows[np.newaxis], np.empty((1, 0)), memos)
             policy.state.stream.leaf[:] = 0.0
-            learn(policy.state, memo, float(rng.integers(2)))
+            learn(policy.state, memos, rng.integers(2, size=1).astype(np.float64))
             leaves.append(policy.state.stream.leaf.copy())
         worst = max(worst, float(np.linalg.norm(leaves[0] - leaves[1])))
     assert 0.8 * policy._row.row_bound < worst <= policy._row.row_bound

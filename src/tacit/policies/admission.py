@@ -6,56 +6,25 @@ nobody learns from an error whether somebody else's arms were valid.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit._compile import entry
-from tacit._compile.kinds import INTEGER, array_kind
 from tacit.errors import InvalidInput
-from tacit.linalg.solve import four_squares
 from tacit.policies.setting import Setting
 from tacit.typing import FloatArray
 
 _NORM_TOLERANCE = 1e-6
 """Room for arms normalised in single precision; `remember_arm` scales what is learned from into the unit ball."""
-
-
 _LARGEST_SQUARE = (1.0 + _NORM_TOLERANCE) ** 2
-
-
-@entry
-def first_refused(contexts: FloatArray, start: int) -> int:
-    """The first user from ``start`` on who has an arm that is not finite or too long; the number of users if none."""
-    for user in range(start, contexts.shape[0]):
-        for k in range(0, contexts.shape[1], 4):
-            for square in four_squares(contexts[user], k):
-                if not square <= _LARGEST_SQUARE:  # also when it is NaN
-                    return user
-    return int(contexts.shape[0])
-
-
-def _bind() -> None:
-    """Take the best form of the check that there is, without the look at types that other calls take."""
-    global _check
-    _check = first_refused.bound((array_kind(3), INTEGER), _bind)
-
-
-def _first_check(contexts: FloatArray, start: int) -> int:
-    """Replaces itself by the check: nothing is compiled or loaded before there is something to look at."""
-    _bind()
-    return _check(contexts, start)
-
-
-_check: Callable[[FloatArray, int], int] = _first_check
 
 
 def admit_contexts(contexts: npt.ArrayLike, setting: Setting) -> FloatArray:
     """The arms of one user, shape (K, d), as kernels take them: shape (1, K, d)."""
     block = _block(contexts, setting.dim, 2)
-    if _check(block, 0) == 0:
+    squares = _squares(block)
+    if not squares.item(squares.argmax()) <= _LARGEST_SQUARE:  # also when there is a NaN, which counts as the largest
         raise _refusal(block[0])
     return block
 
@@ -144,12 +113,15 @@ def _block(contexts: npt.ArrayLike, dim: int, axes: int) -> FloatArray:
     return array if axes == 3 else array[np.newaxis]
 
 
+def _squares(block: FloatArray) -> FloatArray:
+    """Squared norms of all arms, shape (N, K): infinite or NaN where an arm is not finite."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.vecdot(block, block))
+
+
 def _refused(block: FloatArray) -> list[int]:
-    found, user = list[int](), first_refused(block, 0)
-    while user < block.shape[0]:
-        found.append(user)
-        user = first_refused(block, user + 1)
-    return found
+    """The users who have an arm that is not finite or too long."""
+    return np.flatnonzero(~(_squares(block) <= _LARGEST_SQUARE).all(axis=1)).tolist()
 
 
 def _refusal(arms: FloatArray, where: str = "") -> InvalidInput:

@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import InvalidInput
-from tacit.features.kernels import scatter
-from tacit.linalg.blocks import compacted
+from tacit.linalg.blocks import compacted, dense_rows
 from tacit.policies.admission import admit_contexts, admit_rounds, admit_users
 from tacit.policies.setting import Setting
 from tacit.typing import FloatArray
@@ -58,11 +57,7 @@ class ArmForm:
 
     def dense(self, rows: FloatArray) -> FloatArray:
         """Rows as kernels take them, with all of their d numbers, shape (K, d)."""
-        if self.support is None:
-            return rows
-        out = np.zeros((len(rows), self.setting.dim))
-        scatter(np.ascontiguousarray(rows), out)
-        return out
+        return rows if self.support is None else dense_rows(rows, self.setting.dim)
 
     def one(self, contexts: npt.ArrayLike | None, user: Record | None, arms: Arms | None) -> FloatArray:
         """The arms of one user, as arrays or as records: shape (1, K, size)."""

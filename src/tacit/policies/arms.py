@@ -1,39 +1,29 @@
-"""Kernels that several policies share when they choose an arm."""
+"""What several policies share when they choose an arm."""
 
 from __future__ import annotations
 
-import math
+import numpy as np
 
-from tacit._compile import inlined_kernel
-from tacit.linalg.solve import dot
-from tacit.typing import FloatArray
+from tacit.typing import FloatArray, IntArray
 
 
-@inlined_kernel
-def ball_share(x: FloatArray) -> float:
-    """What scales features into the unit ball.
+def chosen_rows(contexts: FloatArray, arms: IntArray) -> FloatArray:
+    """Features of each user's arm, shape (N, row size), from ``contexts`` of shape (N, K, row size)."""
+    users, count, size = contexts.shape
+    if users == 1:
+        return np.asarray(contexts[0].take(arms, axis=0))
+    return contexts.reshape(-1, size).take(arms + np.arange(0, users * count, count), axis=0)
+
+
+def into_unit_ball(rows: FloatArray, width: int | None = None) -> FloatArray:
+    """Scale rows, shape (N, size), so that none is longer than 1; of compact rows the first ``width`` numbers count.
 
     Input checks tolerate a rounding error above norm 1; a sensitivity bound must not.
     """
-    norm = math.sqrt(dot(x, x))
-    return 1.0 if norm <= 1.0 else (1.0 - 1e-15) / norm
-
-
-@inlined_kernel
-def remember_arm(contexts: FloatArray, arm: int, memo: FloatArray) -> None:
-    """Copy the arm's features to the front of ``memo``, scaled into the unit ball."""
-    x = contexts[arm]
-    shrink = ball_share(x)
-    for i in range(x.shape[0]):
-        memo[i] = shrink * x[i]
-
-
-@inlined_kernel
-def remember_compact_arm(contexts: FloatArray, arm: int, memo: FloatArray) -> None:
-    """The same for a compact row (`tacit.linalg.blocks`): values are scaled, positions are not."""
-    row = contexts[arm]
-    width = row.shape[0] // 2
-    shrink = ball_share(row[:width])
-    for k in range(width):
-        memo[k] = shrink * row[k]
-        memo[width + k] = row[width + k]
+    values = rows[:, :width]
+    lengths = np.sqrt(np.vecdot(values, values))
+    if lengths.max(initial=0.0) <= 1.0:
+        return rows
+    scaled = rows.copy()
+    scaled[:, :width] *= np.where(lengths > 1.0, (1.0 - 1e-15) / np.maximum(lengths, 1.0), 1.0)[:, np.newaxis]
+    return scaled

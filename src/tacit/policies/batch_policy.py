@@ -20,6 +20,7 @@ import numpy as np
 
 from tacit.errors import InvalidInput
 from tacit.policies.batches import BETWEEN, CLOSE, NONE_OPEN, OPEN, BatchClock, BatchRows, make_batch_rows
+from tacit.policies.policy import NO_END, Span
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.snapshots import Snapshot
 from tacit.privacy.events import PrivacyEvent
@@ -43,7 +44,7 @@ _GENERATOR: Final = "bits come from a Philox generator that operating-system ent
 
 
 class Asked(NamedTuple):
-    """The most that a user of one batch was asked for; kept beside the state, since no compiled step reads it."""
+    """The most that a user of one batch was asked for; kept beside the state, since no step reads it."""
 
     reports: int = 0
     report_bytes: int = 0
@@ -69,6 +70,7 @@ class BatchPolicy(PrivatePolicy):
 
     guarantee: ClassVar[Model] = "shuffle"
     shares_ticks: ClassVar[bool] = False  # batches count users
+    chooses_by_releases: ClassVar[bool] = True
     charged_when_opened: ClassVar[bool] = True
     """Whether a batch is charged before its first user is served, or else before its first sum is released."""
     state: Any
@@ -164,6 +166,16 @@ class BatchPolicy(PrivatePolicy):
 
     def _ended(self) -> bool:
         return bool(self.state.batch.end[()] == NONE_OPEN)
+
+    @property
+    def _users_at_once(self) -> int:
+        """Places of the open batch; one user when there is none, who has a batch opened, and all when none will be."""
+        batch: BatchClock = self._state.batch
+        return NO_END if batch.end[()] == NONE_OPEN else max(1, int(batch.end[()] - batch.served[()]))
+
+    def _next_span(self) -> Span:
+        """So many decisions: a batch is closed by the decision that finds no place in it."""
+        return Span(self._users_at_once, 0, 0.0, rare=True)
 
     def _on_event(self, flag: int) -> None:
         if flag not in (CLOSE, OPEN):

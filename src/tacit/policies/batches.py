@@ -1,6 +1,6 @@
-"""Batches as compiled steps see them: a clock that is public, and the rows of the open batch, which are not.
+"""Batches as steps see them: a clock that is public, and the rows of the open batch, which are not.
 
-What happens to a batch outside of compiled code is in `tacit.policies.batch_policy`.
+How a batch is opened and closed is in `tacit.policies.batch_policy`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tacit._compile import inlined_kernel
-from tacit.linalg.vectors import copy_into
-from tacit.typing import Count, FloatArray, count
+from tacit.policies.arms import chosen_rows, into_unit_ball
+from tacit.typing import Count, FloatArray, IntArray, count
 
 CLOSE: Final = 1
 """Event: the open batch is full."""
@@ -83,31 +82,32 @@ def make_batch_rows(dim: int, users: int) -> BatchRows:
     return BatchRows(np.zeros((users, dim + 1)), count())
 
 
-@inlined_kernel
-def tick_batch(batch: BatchClock) -> int:
-    """Give the next decision a place in the open batch; otherwise the event that must come first."""
+def tick_batch(batch: BatchClock, users: int) -> int:
+    """Give the next decisions a place in the open batch; otherwise the event that must come first."""
     if batch.end[()] <= NONE_OPEN:
         return OPEN if batch.end[()] == BETWEEN else 0
-    if batch.served[()] == batch.end[()]:
+    if batch.served[()] + users > batch.end[()]:
         return CLOSE
-    batch.served[()] += 1
+    batch.served[()] += users
     return 0
 
 
-@inlined_kernel
-def remember_batch(batch: BatchClock, memo: FloatArray) -> None:
-    """Note which batch the decision belongs to."""
-    memo[BATCH_SLOT] = batch.number[()]
+def remember_arms(batch: BatchClock, contexts: FloatArray, arms: IntArray, memos: FloatArray) -> None:
+    """Note the features of each user's arm, and which batch the decision belongs to."""
+    memos[:, :BATCH_SLOT] = into_unit_ball(chosen_rows(contexts, arms))
+    memos[:, BATCH_SLOT] = batch.number[()]
 
 
-@inlined_kernel
-def keep_row(batch: BatchClock, rows: BatchRows, memo: FloatArray, reward: float) -> None:
-    """Keep a row of the open batch.
+def keep_rows(batch: BatchClock, rows: BatchRows, memos: FloatArray, rewards: FloatArray) -> None:
+    """Keep the rows that are of the open batch.
 
     A reward that comes after its batch closed is dropped: its user has reported a contribution of 0.
     """
-    line = rows.held[()]
-    if batch.end[()] > NONE_OPEN and memo[BATCH_SLOT] == batch.number[()] and line < len(rows.lines):
-        copy_into(memo, rows.lines[line])
-        rows.lines[line, REWARD_SLOT] = reward
-        rows.held[()] = line + 1
+    if batch.end[()] <= NONE_OPEN:
+        return
+    held = int(rows.held[()])
+    own = np.flatnonzero(memos[:, BATCH_SLOT] == batch.number[()])[: rows.users - held]
+    lines = slice(held, held + own.size)
+    rows.lines[lines, :REWARD_SLOT] = memos[own, :BATCH_SLOT]
+    rows.lines[lines, REWARD_SLOT] = rewards[own]
+    rows.held[()] = held + own.size

@@ -64,7 +64,8 @@ def choice(about: str, choices: Sequence[str], default: str) -> Any:
 def configuration(kind: type[Kind]) -> type[Kind]:
     """Class decorator: a frozen dataclass with keyword arguments, whose ``help()`` lists its fields."""
     made = dataclass(frozen=True, kw_only=True)(kind)
-    made.__doc__ = f"{inspect.getdoc(kind)}\n\nFields\n------\n{described_fields(made)}"
+    about, heading, examples = (inspect.getdoc(kind) or "").partition("\n\nExamples\n")
+    made.__doc__ = f"{about}\n\nParameters\n----------\n{described_fields(made)}{heading}{examples}"
     return made
 
 
@@ -93,10 +94,10 @@ def describe(kind: type) -> list[FieldText]:
 
 
 def described_fields(kind: type) -> str:
-    """The fields as text, for ``help()``."""
+    """Return the fields as a numpy-style list of parameters, for ``help()``."""
     texts = []
     for name, type_text, default, about in describe(kind):
-        head = f"{name}: {type_text}" + ("" if default == "required" else f" = {default}")
+        head = f"{name} : {type_text}" + ("" if default == "required" else f", default {default}")
         texts.append(f"{head}\n{textwrap.indent(textwrap.fill(about, 100), '    ')}")
     return "\n".join(texts)
 
@@ -138,7 +139,14 @@ def _schema(name: str, value: object) -> Schema:
 
 @configuration
 class Config:
-    """What every policy is told: public constants of the problem, and how it runs."""
+    """What every policy is told: public constants of the problem, and how it runs.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> tacit.Config(dim=3, theta_bound=2.0).link
+    'logistic'
+    """
 
     dim: int = option("Number of features of an arm, d.", check=at_least(1))
     features: Schema | None = option(
@@ -238,7 +246,14 @@ class Config:
 
 @configuration
 class PrivateConfig(Config):
-    """What every private policy is told: the problem, and the privacy budget of one user."""
+    """What every private policy is told: the problem, and the privacy budget of one user.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> tacit.PrivateConfig(dim=3, epsilon=1.0, delta=1e-6).rounds_per_user
+    1
+    """
 
     epsilon: float = option(
         "Privacy budget: what one user may lose over the whole life of the policy; 1 is strong, 8 is weak, and "

@@ -5,11 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, ClassVar
 
-from tacit.errors import TacitError
 from tacit.policies.config import Config, PrivateConfig, at_least, configuration, one_of, option
 from tacit.policies.policy import NO_END, Span
 from tacit.policies.private_policy import PrivatePolicy
-from tacit.policies.steps import closes_a_stream
 from tacit.privacy.continual import (
     ContinualRelease,
     Stream,
@@ -55,6 +53,7 @@ class ContinualPolicy(PrivatePolicy):
 
     config_type: ClassVar[type[Config]] = ContinualConfig
     config: ContinualConfig
+    chooses_by_releases: ClassVar[bool] = True
 
     @abstractmethod
     def _plan(self, horizon: int) -> ContinualRelease:
@@ -103,9 +102,7 @@ class ContinualPolicy(PrivatePolicy):
         start_epoch(stream, plan)
 
     def _close(self, noise: FloatArray, users: int) -> bool:
-        if not closes_a_stream(type(self.state)):
-            raise TacitError(f"{self.name} has a `close` of its own, which a publisher does not see: use close_stream")
-        return self.publisher.leaf(self.state.stream, noise, users)
+        return self.publisher.leaf(self._state.stream, noise, users)
 
     def _ended(self) -> bool:
         return self.setting.horizon is not None and bool(self.state.stream.closed[()] >= self.state.stream.leaves[()])
@@ -131,7 +128,7 @@ class ContinualPolicy(PrivatePolicy):
 
         Geometric leaves: the tick that closes the open one, if it is due, and the decisions up to the next.
         """
-        stream: Stream = self.state.stream
+        stream: Stream = self._state.stream
         if counts_decisions(stream):
             return self._span_of_decisions(stream)
         left = int(stream.leaves[()] - stream.closed[()])
@@ -151,8 +148,8 @@ class ContinualPolicy(PrivatePolicy):
 
     @property
     def noise_size(self) -> int:
-        return int(self.state.stream.leaf.size)
+        return int(self._state.stream.leaf.size)
 
     @property
     def noise_scale(self) -> float:
-        return float(self.state.stream.noise_sd[()])
+        return float(self._state.stream.noise_sd[()])

@@ -20,7 +20,27 @@ _FIRST_RANDOM_ID = 1 << 51
 class Decision:
     """One user's decision: play ``arm``; report the reward with the decision or with its ``id``.
 
-    All of it follows from what was released before and from the user's own arms: it concerns nobody else.
+    All of it follows from what was released before and from the user's own arms: it concerns no other user.
+
+    Parameters
+    ----------
+    arm : int
+        Row of the user's arms that is to be played, from 0.
+    id : int
+        Number of the decision, by which ``Policy.update`` takes its reward too.
+    propensity : float or None
+        Probability with which this arm was to be chosen; 1 where nothing is left to chance, None where unknown.
+    mean : float or None
+        Predicted mean reward of the arm; None for a policy that predicts none.
+    sd : float or None
+        Standard deviation of that prediction, privacy noise included; None for a policy that knows none.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> decision = tacit.make_policy("random", dim=2, seed=1).select([[1.0, 0.0], [0.0, 1.0]])
+    >>> decision.arm in (0, 1), decision.propensity
+    (True, 0.5)
     """
 
     arm: int

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tacit.extras import named_extras
 from tacit.typing import FloatArray
 
 _BAR: Final = 20
@@ -166,7 +167,8 @@ def _bar(value: float, unit: float) -> str:
 
 
 def _picture(path: str | Path, names: list[str], values: list[float], spreads: list[float], label: str) -> None:
-    from matplotlib.figure import Figure
+    with named_extras():
+        from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.0, 1.0 + 0.28 * len(names)), layout="constrained")
     axes = figure.subplots()

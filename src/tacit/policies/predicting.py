@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy.typing as npt
 
-from tacit._compile.kinds import array_kind, kind_of
 from tacit.errors import InvalidInput
-from tacit.glm.links import LinkForm
 from tacit.policies.arm_forms import ArmForm, Record
-from tacit.policies.beliefs import AnyBelief, PointBelief, marginal_sds, predicted, score
+from tacit.policies.beliefs import AnyBelief, PointBelief, predicted
 from tacit.policies.explanation import ArmOutlook, ChoiceExplanation, Explanation, compared, explained
 from tacit.policies.one_life import OneLife
 from tacit.policies.setting import Setting
@@ -21,8 +17,8 @@ from tacit.typing import FloatArray
 if TYPE_CHECKING:
     from tacit.features.encoding import Arms
 
-Prediction = tuple[float, float | None]
-"""Mean reward, and its standard deviation where it is known."""
+Prediction = tuple[float | None, float | None]
+"""Mean reward and its standard deviation, each None where it is not known."""
 
 
 class Predicting:
@@ -34,11 +30,6 @@ class Predicting:
     setting: Setting
     _arms: ArmForm
     _life: OneLife
-    _judged_by: AnyBelief | None = None
-    """The belief of the state that steps are bound to: its arrays change with the state."""
-    _link_form: LinkForm
-    _predict: Callable[..., tuple[float, float]] | None = None
-    """What was bound to the belief's kind of arrays; None until then."""
 
     @property
     def decisions(self) -> int:
@@ -54,21 +45,13 @@ class Predicting:
         theta = getattr(self.state, "theta", None)
         return PointBelief(theta) if theta is not None and theta.ndim == 1 else None
 
-    def _predicted(self, belief: AnyBelief, row: FloatArray) -> Prediction:
-        """Of an arm in the form that kernels take."""
-        predict = self._predict or self._bound_prediction(belief)
-        mean, sd = predict(self._link_form, belief, row)
-        return mean, None if math.isnan(sd) else sd
-
-    def _bound_prediction(self, belief: AnyBelief) -> Callable[..., tuple[float, float]]:
-        """The best form that there is: nothing is compiled or loaded before something is predicted."""
-        kinds = kind_of(self._link_form), kind_of(belief), array_kind(1)
-        found = self._predict = predicted.bound(kinds, self._unbind_prediction)
-        return found
-
-    def _unbind_prediction(self) -> None:
-        """A better form has become ready."""
-        self._predict = None
+    def _predictions(self, rows: FloatArray) -> list[Prediction]:
+        """What is predicted of arms in the form that steps take, shape (M, row size)."""
+        belief = self.belief
+        if belief is None:
+            return [(None, None)] * len(rows)
+        means, sds = predicted(self.setting.link, belief, rows)
+        return [(mean, None if sd != sd else sd) for mean, sd in zip(means.tolist(), sds.tolist(), strict=True)]
 
     def explain(
         self,
@@ -78,11 +61,23 @@ class Predicting:
         arms: Arms | None = None,
         arm: int | None = None,
     ) -> Explanation | ChoiceExplanation:
-        """What was learned: every feature with its weight and standard deviation; prints as a table with bars.
+        """Explain what was learned, or with a user's arms why one of them is better than the others.
 
-        With a user's arms, given as to ``select``: why ``arm``, by default the best one by what is predicted, is better
-        or worse than the best of the others.  All of it follows from the newest estimate, of a private policy from
-        releases; nothing is kept, and the clock does not go on.
+        All of it follows from the newest estimate, of a private policy from releases; nothing is kept, and the clock
+        does not go on.
+
+        Parameters
+        ----------
+        contexts, user, arms
+            One user's arms, in the form that ``select`` takes; none for an explanation of the estimate.
+        arm : int, optional
+            The arm to compare with the best of the others; by default the best one by what is predicted.
+
+        Returns
+        -------
+        Explanation or ChoiceExplanation
+            Every feature with its weight and standard deviation, or with what it contributes to the difference; prints
+            as a table with bars.
         """
         form = self._arms
         rows = None if contexts is None and arms is None and user is None else form.one(contexts, user, arms)[0]
@@ -91,17 +86,17 @@ class Predicting:
             if belief is None:
                 raise InvalidInput(f"{self.name} has no estimate to explain anything by")
             if rows is None:
-                sds = marginal_sds(belief)
-                return explained(form.names, belief.theta, sds, form.scales, self._estimate_text())
+                return explained(form.names, belief.theta, belief.marginal_sds(), form.scales, self._estimate_text())
             return self._compared(belief, rows, arm)
 
     def _compared(self, belief: AnyBelief, rows: FloatArray, arm: int | None) -> ChoiceExplanation:
         if arm is not None and arm not in range(len(rows)):
             raise InvalidInput(f"arm must be one of the {len(rows)} arms, numbered from 0, not {arm!r}")
-        outlooks = []
-        for number, row in enumerate(rows):
-            mean, sd = self._predicted(belief, row)
-            outlooks.append(ArmOutlook(number, mean, sd, score(belief, row)))
+        scores = belief.scores(rows).tolist()
+        outlooks = [
+            ArmOutlook(number, mean or 0.0, sd, scores[number])
+            for number, (mean, sd) in enumerate(self._predictions(rows))
+        ]
         dense = self._arms.dense(rows)
         return compared(self._arms.names, belief.theta, dense, outlooks, arm, self._estimate_text())
 

@@ -27,6 +27,22 @@ class PrivatePolicy(Policy):
     A subclass states its ``guarantee``, charges ``self.ledger`` before it releases anything, and hands what it releases
     outside of a stream to ``self.publisher``.  Fields of its state that depend on rows other than through releases are
     annotated ``Secret[...]``; ``_drop_raw`` empties them.
+
+    Parameters
+    ----------
+    config : PrivateConfig, optional
+        The whole configuration, of the class's ``config_type``.
+    randomness : Randomness, optional
+        Sources of all random numbers, which may be taped or played back (`tacit.privacy.randomness`).
+    **fields : Any
+        Fields of the configuration, in place of ``config``.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> policy = tacit.make_policy("stream-glm", dim=2, epsilon=1.0, delta=1e-6)
+    >>> isinstance(policy, tacit.PrivatePolicy), policy.privacy.target_epsilon
+    (True, 1.0)
     """
 
     config_type: ClassVar[type[Config]] = PrivateConfig

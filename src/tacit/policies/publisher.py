@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tacit.privacy.continual import Stream, close_leaf_from_python
+from tacit.privacy.continual import Stream, close_leaf
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import FloatArray
@@ -21,7 +21,7 @@ class Publisher:
 
     def leaf(self, stream: Stream, noise: FloatArray, users: int) -> bool:
         """The tick of a stream before so many decisions: close the open leaf and release its sum, if it is due."""
-        return close_leaf_from_python(stream, noise, users)
+        return close_leaf(stream, noise, users)
 
     def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:
         """Release a sum (``kind`` says of what) with noise of standard deviation ``sd``."""
@@ -33,4 +33,4 @@ class Publisher:
 
 
 DIRECT = Publisher()
-"""What every policy uses unless told otherwise; ticks are then closed inside compiled code."""
+"""What every policy uses unless told otherwise."""

@@ -12,7 +12,7 @@ from tacit.errors import CorruptState
 from tacit.policies.admission import admit_reward
 from tacit.policies.log import Decided, Entry, Released, Rewarded, Values
 from tacit.policies.publisher import Publisher
-from tacit.privacy.continual import Stream, close_leaf_from_python, is_used_up, leaf_is_due, replay_leaf
+from tacit.privacy.continual import Stream, close_leaf, is_used_up, leaf_is_due, replay_leaf
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import FloatArray
@@ -45,12 +45,12 @@ class ReplayingPublisher(Publisher):
 
     def leaf(self, stream: Stream, noise: FloatArray, users: int) -> bool:
         if not leaf_is_due(stream):
-            return close_leaf_from_python(stream, noise, users)
+            return close_leaf(stream, noise, users)
         values = self._next("leaf")
         if not values:
             if not is_used_up(stream):  # closed without noise, the leaf would show its raw sum
                 raise CorruptState("the log has a leaf without a release, though the stream has leaves left")
-            return close_leaf_from_python(stream, noise, users)
+            return close_leaf(stream, noise, users)
         replay_leaf(stream, values["released"], users)
         return True
 
@@ -86,10 +86,10 @@ def _decide_again(policy: Policy, entry: Decided) -> None:
     if policy._pending.age:
         policy._mature()
     # Drawn and left: a seeded generator must be where it was, and what was released is in the log.
-    users, pending = len(entry.arms), policy._pending
-    counted = pending.coming_of_age(users) if pending.age else users
+    users = len(entry.arms)
+    counted = policy._counted(users)
     noise, _ = policy._draw(users, counted)
-    policy._tick_in_the_open(noise, counted)
+    policy._tick(noise[0], users, counted)
     for memo in np.array(entry.memos, dtype=np.float64).reshape(len(entry.arms), policy.memo_size):
         policy._pending.add(memo)
 
@@ -99,4 +99,4 @@ def _reward_again(policy: Policy, entry: Rewarded) -> None:
     if policy._pending.age:
         policy._pending.keep(entry.decision, reward)
     else:
-        policy._learn_published(policy._pending.take(entry.decision), reward)
+        policy._learn(policy._pending.take(entry.decision), reward)

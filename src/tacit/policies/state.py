@@ -35,11 +35,6 @@ def _marked(kind: type, mark: str) -> frozenset[str]:
     return frozenset(name for name, hint in hints.items() if mark in getattr(hint, "__metadata__", ()))
 
 
-def secret_fields(kind: type) -> frozenset[str]:
-    """Names of the fields of a state's class that are annotated ``Secret[...]``."""
-    return _marked(kind, "secret")
-
-
 def _arrays(state: tuple[Any, ...], prefix: str, *left_out: str) -> dict[str, Array]:
     """Every array but those of fields with one of these marks, under its dotted path."""
     without = frozenset().union(*(_marked(type(state), mark) for mark in left_out))

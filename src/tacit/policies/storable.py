@@ -85,6 +85,11 @@ class Storable:
 
         Exactly one of this object and the file can go on: the first to do so takes the other's right away, since noise
         drawn twice for one release is a privacy loss.  An earlier file of this object goes stale.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, which is replaced at once; `tacit.load` reads it.
         """
         with self._life.free():
             self._life.go_on()  # else two files of one state, or a file and this object, could both go on

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import optimize, special
 
+from tacit.errors import InvalidInput
 from tacit.policies.registry import make_policy
-from tacit.policies.steps import absorb, close
 from tests.policies.baselines.helpers import Array, maximum_likelihood, mean, play_recorded, unit_ball
 
 THETA = np.array([0.9, -0.5, 0.3])
@@ -20,7 +21,7 @@ def _played(
 ) -> tuple[Any, Array, Array]:
     policy = make_policy(name, dim=3, horizon=1000, link=link, theta_bound=theta_bound, seed=5, **options)
     features, rewards = play_recorded(policy, rounds, THETA, seed=1001)
-    absorb(policy.state, close(policy.state, np.zeros(0), 1))  # the clock's next tick fits the last row
+    policy.steps.advance(policy.state, True, 1)  # the clock's next tick fits the last row
     return policy.state, features, rewards
 
 
@@ -91,6 +92,39 @@ def test_batched_estimates_come_from_their_own_batch() -> None:
         np.testing.assert_allclose(state.thetas[batch], expected, atol=1e-6)
 
 
+def test_batched_decisions_agree_however_they_are_asked_for() -> None:
+    """Rounds of a batch are played together, users of one call count as many decisions, rewards wait in a queue."""
+    rng = np.random.default_rng(1001)
+    contexts = np.stack([unit_ball(rng, 6, 3) for _ in range(300)])
+    rewards = rng.integers(0, 2, size=(300, 6)).astype(float)
+    played, single, batched = (make_policy("b-glincb", dim=3, horizon=300, theta_bound=3.0, seed=5) for _ in range(3))
+    arms = played.play(contexts, rewards).tolist()
+    for t in range(300):
+        decision = single.select(contexts[t])
+        assert decision.arm == arms[t]
+        single.update(decision, rewards[t, decision.arm])
+    starts = [0, *played.state.ends.tolist(), 300]
+    for start, stop in pairwise(starts):
+        for t, given in enumerate(batched.select_batch(contexts[start:stop]), start=start):
+            assert not isinstance(given, InvalidInput)
+            assert given.arm == arms[t]
+            batched.update(given, rewards[t, given.arm])
+    for other in (single, batched):
+        assert int(other.state.decisions[()]) == 300
+        np.testing.assert_array_equal(other.state.thetas, played.state.thetas)
+
+
+def test_design_over_arms_of_zeros_plays_one_that_is_left() -> None:
+    """The only arm that is not ruled out is all zeros, and not the first one."""
+    policy = make_policy("b-glincb", dim=2, horizon=300, theta_bound=3.0, seed=5)
+    state = policy.state
+    state.thetas[0], state.inverses[0], state.finished[()] = [1.0, 0.0], np.zeros((2, 2)), 1
+    contexts, coins, memos = np.array([[[-0.5, 0.0], [0.0, 0.0], [-0.9, 0.0]]]), np.array([[0.7]]), np.empty((1, 3))
+    assert policy.steps.choose(state, contexts, coins, memos).tolist() == [1]
+    assert coins.tolist() == [[1.0]]
+    assert memos.tolist() == [[0.0, 0.0, 1.0]]
+
+
 def test_batch_without_an_inverse_rules_nothing_out() -> None:
     """Two features repeat two others and the ridge is lost in rounding: no batch may pretend to know that direction."""
     rng = np.random.default_rng(1001)
@@ -112,15 +146,9 @@ def test_linear_regression_without_noise_is_ridge() -> None:
             name, dim=3, horizon=1000, link="logistic", theta_bound=3.0, epsilon=float("inf"), seed=5, **options
         )
         features, rewards = play_recorded(policy, 200, THETA, seed=1001)
-        advance_or_event(policy)
+        policy._tick(np.zeros(policy.noise_size), 1)
         expected = np.linalg.solve(features.T @ features + np.eye(3), features.T @ rewards)
         np.testing.assert_allclose(policy.state.theta, expected, atol=1e-8)
-
-
-def advance_or_event(policy: Any) -> None:
-    flag = absorb(policy.state, close(policy.state, np.zeros(policy.noise_size), 1))
-    if flag:
-        policy._on_event(flag)
 
 
 def test_local_estimate_without_noise_is_projected_gradient_descent() -> None:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tacit.errors import InvalidInput
 from tacit.policies.baselines.joint_linucb import row_bound
-from tacit.policies.baselines.local_glm import report_gradient
+from tacit.policies.baselines.local_glm import device_gradient
+from tacit.policies.publisher import Publisher
 from tacit.policies.registry import make_policy
-from tacit.policies.steps import learn
 from tacit.privacy.continual import released_variance
 from tests.policies.baselines.helpers import Array, play_recorded, standard_normal_scale, unit_ball
 
@@ -27,7 +27,7 @@ def _make(name: str, **arguments: Any) -> Any:
 
 def _contribution(policy: Any, x: Array, reward: float) -> Array:
     policy.state.stream.leaf[:] = 0.0
-    learn(policy.state, x, reward)
+    policy.steps.learn(policy.state, x[np.newaxis], np.array([reward]))
     return np.asarray(policy.state.stream.leaf.copy())
 
 
@@ -59,10 +59,12 @@ def test_local_report_shift_is_within_what_is_charged(
     theta: Array, x: Array, y: Array, rewards: tuple[float, float]
 ) -> None:
     policy = _local()
-    link, bound, reports = policy.setting.link.form, policy.state.constants.gradient_bound, np.zeros((2, 3))
-    for out, features, reward in zip(reports, (x, y), rewards, strict=True):
-        inside = features / max(1.0, float(np.linalg.norm(features)))
-        report_gradient(link, 2.0 * theta, inside, reward, bound, 0.0, out)
+    reports = [
+        device_gradient(
+            policy.state.constants, 2.0 * theta, features / max(1.0, float(np.linalg.norm(features))), reward
+        )
+        for features, reward in zip((x, y), rewards, strict=True)
+    ]
     shift = np.linalg.norm(reports[0] - reports[1])
     assert shift <= policy.ledger.entries[0].event.sensitivity * (1.0 + 1e-12)
 
@@ -120,6 +122,41 @@ def test_local_noise_has_the_charged_size_and_is_each_users_own() -> None:
     _rejects_other_scales(noise, policy.ledger.entries[0].event.noise_sd)
     correlation = np.mean(noise[1:] * noise[:-1]) / np.mean(noise**2)
     assert abs(correlation) < 5.0 / np.sqrt(noise[1:].size)
+
+
+def test_a_batch_of_devices_decides_as_one_after_the_other() -> None:
+    """Arms, propensities and noise, from the warm-up to greedy choices."""
+    contexts = np.random.default_rng(2).uniform(-0.5, 0.5, (12, 4, 3))
+    together, alone = (_make("local-glm", warm_up=5) for _ in range(2))
+    for policy in (together, alone):
+        policy.update(policy.select(contexts[0]), 1.0)
+    batch, single = together.select_batch(contexts), [alone.select(arms) for arms in contexts]
+    assert [(d.arm, d.propensity) for d in batch] == [(d.arm, d.propensity) for d in single]
+    assert [d.propensity for d in batch] == [0.25] * 4 + [1.0] * 8
+    for one, other in zip(batch, single, strict=True):
+        np.testing.assert_array_equal(together._pending.memo(one.id), alone._pending.memo(other.id))
+
+
+class _Counting(Publisher):
+    """Counts the reports that pass, and what their noise was."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, float]] = []
+
+    def vector(self, kind: str, exact: Array, noise: Array, sd: float) -> Array:
+        self.seen.append((kind, sd))
+        return super().vector(kind, exact, noise, sd)
+
+
+def test_every_report_passes_the_publisher() -> None:
+    contexts = np.random.default_rng(2).uniform(-0.5, 0.5, (20, 4, 3))
+    watched, alone = (_make("local-glm") for _ in range(2))
+    watched.publisher = _Counting()
+    for policy in (watched, alone):
+        policy.update(policy.select(contexts[0]), 1.0)
+        policy.play(contexts, np.ones((20, 4)))
+    assert watched.publisher.seen == [("report", watched.ledger.entries[0].event.noise_sd)] * 21
+    np.testing.assert_array_equal(watched.state.theta, alone.state.theta)
 
 
 @pytest.mark.parametrize("factorization", ["toeplitz", "tree"])

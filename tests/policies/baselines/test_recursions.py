@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import optimize, special
 
-from tacit.glm.links import LINKS
 from tacit.policies.baselines import ecolog, gloc
 from tacit.policies.registry import make_policy
 from tests.policies.baselines.helpers import Array, mean, play_recorded
@@ -111,13 +110,13 @@ def test_ecolog_counts_rewards_that_its_proof_does_not_cover() -> None:
 
 def test_ecolog_step_stays_in_the_ball_where_it_cannot_settle() -> None:
     """A matrix that is not positive definite has no Newton step: the point is in the ball, and the answer is no."""
-    start = ecolog.Estimate(matrix=np.diag([1.0, -1.0]), inverse=np.eye(2), theta=np.array([0.3, 0.4]))
-    out, x = np.empty(2), np.array([0.6, 0.8])
-    link = LINKS["logistic"].form
-    assert not ecolog.online_step(link, start, 0.5, x, 1.0, 1.0, out)
-    assert np.linalg.norm(out) == pytest.approx(0.5)
-    assert ecolog.online_step(link, start._replace(matrix=np.eye(2)), 0.5, x, 1.0, 1.0, out)
-    assert np.linalg.norm(out) == pytest.approx(0.5)
+    policy = make_policy("ecolog", dim=2, theta_bound=0.5)
+    start = policy.state._replace(matrix=np.diag([1.0, -1.0]), inverse=np.eye(2), theta=np.array([0.3, 0.4]))
+    line = ecolog.line_of(start, np.array([0.6, 0.8]))
+    for matrix, settles in ((start.matrix, False), (np.eye(2), True)):
+        found, settled = ecolog.online_step(start._replace(matrix=matrix), line, 1.0, 1.0)
+        assert settled == settles
+        assert np.linalg.norm(found) == pytest.approx(0.5)
 
 
 def test_confidence_sets_hold_the_truth() -> None:

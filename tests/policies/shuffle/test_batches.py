@@ -17,7 +17,7 @@ from tacit.policies.batches import (
     CLOSE,
     NONE_OPEN,
     OPEN,
-    keep_row,
+    keep_rows,
     make_batch_rows,
     make_clock,
     tick_batch,
@@ -28,7 +28,7 @@ from tacit.policies.registry import make_policy
 from tacit.privacy.noise import FastNoise, SecureNoise
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
-from tacit.typing import FloatArray
+from tacit.typing import FloatArray, IntArray
 from tests.policies.shuffle.test_policy import DIM, rounds
 
 NAMES = ["shuffle-glm", "shuffle-linucb"]
@@ -132,26 +132,62 @@ def test_the_clock_counts_batches_and_places(name: str) -> None:
     assert policy.places_left == policy.batch_users - 1
 
 
+@both
+def test_a_group_of_users_is_cut_where_batches_end(name: str) -> None:
+    """Users who are decided for together get the arms, batches and chances of users who come one by one."""
+    together, alone, (contexts, _) = make(name), make(name), rounds(300)
+    size = together.batch_users
+    calls, log = list[int](), list[Entry]()
+    steps = together.steps
+
+    def counted(state: Any, block: FloatArray, *rest: Any) -> IntArray:
+        calls.append(len(block))
+        return steps.choose(state, block, *rest)
+
+    together.steps = steps._replace(choose=counted)  # type: ignore[misc]
+    twin = tacit.restore(together.snapshot())
+    together.keep_log(log.append)
+    for group in np.split(contexts, [size - 3, size, size + 1]):
+        first = [made for made in together.select_batch(group) if isinstance(made, tacit.Decision)]
+        second = [alone.select(arms) for arms in group]
+        assert [(made.arm, made.id) for made in first] == [(made.arm, made.id) for made in second]
+        assert [made.propensity for made in first] == pytest.approx([made.propensity for made in second])
+        memos = [together._pending.memo(made.id) for made in first]
+        np.testing.assert_array_equal(memos, [alone._pending.memo(made.id) for made in second])
+    assert together.state.batch.number[()] > 2
+    assert together.public_fingerprint() == alone.public_fingerprint()
+    assert calls[:3] == [size - 3, 3, 1]
+    assert len(calls) <= 2 * together.state.batch.number[()] + 2  # for each batch the user who opens it, and the others
+    for entry in log:
+        twin.replay(entry)
+    assert twin.fingerprint() == together.fingerprint()
+
+
 def test_a_full_batch_asks_to_be_closed_and_stays_full() -> None:
     clock = make_clock()
-    assert tick_batch(clock) == OPEN
+    assert tick_batch(clock, 1) == OPEN
     clock.end[()] = 2
-    assert [tick_batch(clock) for _ in range(4)] == [0, 0, CLOSE, CLOSE]
+    assert [tick_batch(clock, 1) for _ in range(4)] == [0, 0, CLOSE, CLOSE]
     assert clock.served[()] == 2
-    clock.end[()] = NONE_OPEN
-    assert tick_batch(clock) == 0
+    clock.end[()] = 5
+    assert [tick_batch(clock, users) for users in (4, 3, 1)] == [CLOSE, 0, CLOSE]
+    assert clock.served[()] == 5
+    clock.end[()], clock.served[()] = NONE_OPEN, 2
+    assert tick_batch(clock, 1) == 0
     assert clock.served[()] == 2
 
 
 def test_a_batch_keeps_its_own_rows_and_no_more_than_it_has_users() -> None:
     clock, rows = make_clock(), make_batch_rows(2, 2)
     clock.number[()], clock.end[()] = 7, 2
-    for reward, batch in ((1.0, 6.0), (2.0, 7.0), (3.0, 8.0), (4.0, 7.0), (5.0, 7.0)):
-        keep_row(clock, rows, np.array([0.1, reward, batch]), reward)
+    came = np.array([(1.0, 6.0), (2.0, 7.0), (3.0, 8.0), (4.0, 7.0), (5.0, 7.0)])
+    memos = np.column_stack([np.full(5, 0.1), came])
+    for part in (slice(0, 2), slice(2, 5)):
+        keep_rows(clock, rows, memos[part], came[part, 0])
     assert rows.rewards.tolist() == [2.0, 4.0]
     assert rows.features.tolist() == [[0.1, 2.0], [0.1, 4.0]]
     clock.end[()], rows.held[()] = NONE_OPEN, 0
-    keep_row(clock, rows, np.array([0.1, 0.2, 7.0]), 1.0)
+    keep_rows(clock, rows, np.array([[0.1, 0.2, 7.0]]), np.ones(1))
     assert rows.held[()] == 0
 
 
@@ -166,6 +202,19 @@ def test_a_batch_is_charged_before_anything_of_it_is_released(name: str) -> None
     for position, cohorts in enumerate(watching.charged):
         assert f"batch {position // 2 + 1}" in cohorts
         assert len(cohorts) == position // 2 + 1
+
+
+@both
+def test_rewards_that_wait_are_in_the_batch_before_it_closes(name: str) -> None:
+    policy, (contexts, rewards) = make(name), rounds(200)
+    policy.publisher = watching = Watching(policy)
+    size = policy.batch_users
+    for arms in contexts[:size]:
+        policy.update(policy.select(arms), 1.0)
+    assert policy._unlearned  # summed up together, later
+    policy.play(contexts[size : size + 1], rewards[size : size + 1])
+    assert np.all(np.any(watching.rows[0] != 0.0, axis=1))
+    assert policy.state.rows.held[()] == 1
 
 
 @both

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-
-from tacit._compile import allocating_kernel
 from tacit._validate import nonnegative, positive, probability
-from tacit.linalg.projection import project_ball
-from tacit.linalg.solve import cholesky, invert_cholesky, solve_cholesky
-from tacit.linalg.vectors import copy_into
+from tacit.linalg.ball import into_ball
+from tacit.linalg.inverse import ridge_inverse
 from tacit.policies.config import PrivateConfig, configuration, option
 from tacit.policies.setting import Setting
+from tacit.threads import one_blas_thread
 from tacit.typing import FloatArray
 
 
@@ -82,34 +79,30 @@ def response_bound(setting: Setting, config: LinearConfig) -> float:
     return max(subtracted_rate(config), setting.reward_bound - subtracted_rate(config))
 
 
-@allocating_kernel
-def solve_noisy(sums: NoisySums, constants: LinearConstants, theta: FloatArray, inverse: FloatArray) -> float:
-    """Write the estimate and the inverse of its matrix to ``theta`` and ``inverse``; returns the radius.
+class NoisyFit(NamedTuple):
+    """An estimate, and the ellipsoid around it that theta is in, in the metric of the shifted Gram matrix."""
+
+    theta: FloatArray
+    inverse: FloatArray
+    """Of the shifted Gram matrix."""
+    radius: float
+
+
+def solve_noisy(sums: NoisySums, constants: LinearConstants) -> NoisyFit:
+    """Ridge regression on noisy sums, and the radius of its confidence set.
 
     Shariff and Sheffet (arXiv 1810.00068), Proposition 4: with the noisy Gram matrix shifted to lie between low * I
     and high * I above the true one, the radius is deviation * sqrt(d log(1 + t / (d low)) + 2 log(2 / delta)) + S
     sqrt(high) + ||noise||_{low^-1}. Noise in isometric packing is a Gaussian orthogonal ensemble: operator norm sd *
-    sqrt(2 d), and a Gaussian tail.
+    sqrt(2 d), and a Gaussian tail.  Where noise goes beyond the shift, that is doubled.
     """
-    dim, rounds, failure = theta.shape[0], sums.rounds, constants.failure_probability
+    dim, rounds, failure = sums.moment.size, sums.rounds, constants.failure_probability
     tail = math.sqrt(2.0 * math.log(4.0 * (1.0 + rounds) / failure))
     gram_noise = sums.gram_sd * (math.sqrt(2.0 * dim) + tail)
     moment_noise = sums.moment_sd * (math.sqrt(dim) + tail)
-    low = constants.ridge + constants.shift * gram_noise
-    shifted, factor = sums.gram.copy(), np.empty((dim, dim))
-    step = low
-    for i in range(dim):
-        shifted[i, i] += step
-    while not cholesky(shifted, factor):  # noise beyond the shift: double it, the sums are finite
-        step = low
-        low += step
-        for i in range(dim):
-            shifted[i, i] += step
-    copy_into(sums.moment, theta)
-    solve_cholesky(factor, theta, theta)
-    project_ball(theta, constants.ball)
-    invert_cholesky(factor, inverse)
+    with one_blas_thread(dim):
+        inverse, low = ridge_inverse(sums.gram, constants.ridge + constants.shift * gram_noise)
     spread = dim * math.log(1.0 + rounds / (dim * low)) + 2.0 * math.log(2.0 / failure)
     bias = constants.theta_bound * math.sqrt(low + gram_noise)
     radius = constants.deviation * math.sqrt(spread) + bias + moment_noise / math.sqrt(low)
-    return float(constants.scale * radius)
+    return NoisyFit(into_ball(inverse @ sums.moment, constants.ball), inverse, constants.scale * radius)

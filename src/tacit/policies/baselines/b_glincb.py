@@ -20,25 +20,27 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit._compile import allocating_kernel, kernel
 from tacit._validate import positive
-from tacit.design.g_optimal import g_optimal_design
-from tacit.glm.links import LinkForm, derivative
-from tacit.linalg.solve import dot, quadratic_form
-from tacit.policies.arms import remember_arm
+from tacit.design.g_optimal import g_optimal_designs
+from tacit.glm.links import Link
+from tacit.glm.loss import weighted_outers
+from tacit.glm.rows import Selection, selected
 from tacit.policies.baselines._config import scale_option
-from tacit.policies.baselines._kernels import MARK, add_outer, inverse_or_keep, refit, rule_out
+from tacit.policies.baselines._fitting import MARK, refit
+from tacit.policies.baselines._ridge import inverse_or_keep, remember_arms, ruled_out, scores, squared_spreads
 from tacit.policies.config import Config, at_least, configuration, option
-from tacit.policies.row_policy import RowBuffer, RowPolicy, append_row, grow_flag, make_rows
-from tacit.policies.steps import register_steps
-from tacit.typing import Count, FloatArray, IntArray, count
+from tacit.policies.policy import NO_END, Span
+from tacit.policies.row_policy import RowBuffer, RowPolicy, append_rows, make_rows
+from tacit.policies.steps import ArraySteps
+from tacit.threads import one_blas_thread
+from tacit.typing import BoolArray, Count, FloatArray, IntArray, count
 
 WARM_UP = 0
 """The first batch, whose estimate theta_w weighs the rows of all others."""
 
 
 @configuration
-class BatchConfig(Config):
+class BatchedGlinConfig(Config):
     """Configuration of `b-glincb`."""
 
     horizon: int = option("Number of decisions that are expected, T: batches are made from it.", check=at_least(1))
@@ -57,7 +59,7 @@ class BatchConfig(Config):
 class BatchConstants(NamedTuple):
     """Public numbers that the steps read."""
 
-    link: LinkForm
+    link: Link
     ridge: float
     theta_bound: float
     reward_bound: float
@@ -85,90 +87,72 @@ class BatchState(NamedTuple):
     constants: BatchConstants
 
 
-@kernel
-def _row_weight(constants: BatchConstants, theta_w: FloatArray, inverse_w: FloatArray, x: FloatArray) -> float:
-    """mu'(<x, theta_w>) / beta(x): a lower bound on mu' at theta*, by self-concordance; the first batch gives w."""
-    reach = constants.first_width * math.sqrt(max(0.0, quadratic_form(inverse_w, x)))
-    shrink = math.exp(-constants.reward_bound * min(2.0 * constants.theta_bound, reach))
-    return derivative(constants.link, dot(x, theta_w)) * shrink
+def row_weights(state: BatchState, contexts: FloatArray) -> FloatArray:
+    """mu'(<x, theta_w>) / beta(x) of every arm, shape (N, K): a lower bound on mu' at theta*, by self-concordance.
+
+    The first batch gives w; its own rows weigh 1.
+    """
+    constants = state.constants
+    if state.finished[()] == WARM_UP:
+        return np.ones(contexts.shape[:2])
+    reach = constants.first_width * np.sqrt(squared_spreads(contexts, state.inverses[WARM_UP]))
+    shrink = np.exp(-constants.reward_bound * np.minimum(2.0 * constants.theta_bound, reach))
+    return constants.link.derivative(scores(contexts, state.thetas[WARM_UP])) * shrink
 
 
-@allocating_kernel
-def _finish_batch(state: BatchState) -> None:
-    constants, batch, dim = state.constants, state.finished[()], state.thetas.shape[1]
-    rows, hessian = state.rows, np.zeros((dim, dim))
-    theta_w, inverse_w = state.thetas[WARM_UP], state.inverses[WARM_UP]
-    for i in range(dim):
-        hessian[i, i] = constants.ridge
-        state.thetas[batch, i] = state.thetas[max(0, batch - 1), i]  # warm start
-    for s in range(rows.held[()]):
-        if rows.mask[s] == batch:
-            weight = 1.0 if batch == 0 else _row_weight(constants, theta_w, inverse_w, rows.features[s])
-            add_outer(hessian, rows.features[s], weight)
-    ridge, bound = constants.ridge, constants.theta_bound
-    refit(constants.link, rows, batch, ridge, bound, state.unfinished, state.thetas[batch])
-    inverse_or_keep(hessian, state.inverses[batch], state.unfinished)
-    state.finished[()] += 1
+def advance(state: BatchState, fresh: bool, users: int) -> int:
+    """Finish the batch that has ended, if one has, and count the decisions of ``users``."""
+    batch = int(state.finished[()])
+    if batch < state.ends.size and state.decisions[()] >= state.ends[batch]:
+        _finish_batch(state, batch)
+    state.decisions[()] += users
+    return 0
 
 
-@kernel
-def _advance(state: BatchState, fresh: bool) -> int:
-    batch = state.finished[()]
-    if batch < state.ends.shape[0] and state.decisions[()] >= state.ends[batch]:
-        _finish_batch(state)
-    state.decisions[()] += 1
-    return grow_flag(state.rows)
+def _finish_batch(state: BatchState, batch: int) -> None:
+    constants, rows, theta = state.constants, state.rows, state.thetas[batch]
+    features, _ = selected(Selection(rows, batch))
+    with one_blas_thread():
+        hessian = weighted_outers(features, row_weights(state, features[np.newaxis])[0])
+        hessian.flat[:: theta.size + 1] += constants.ridge
+        theta[:] = state.thetas[max(0, batch - 1)]  # warm start
+        refit(constants.link, rows, batch, constants.ridge, constants.theta_bound, state.unfinished, theta)
+        inverse_or_keep(hessian, state.inverses[batch], state.unfinished)
+    state.finished[()] = batch + 1
 
 
-@allocating_kernel
-def _survivors(state: BatchState, contexts: FloatArray) -> IntArray:
-    """Arms that no finished batch rules out; each batch judges those that the ones before it left."""
-    alive = np.ones(contexts.shape[0], dtype=np.bool_)
-    for batch in range(state.finished[()]):
-        width = state.constants.first_width if batch == 0 else state.constants.later_width
-        rule_out(contexts, state.thetas[batch], state.inverses[batch], width, alive)
-    arms, left = np.empty(contexts.shape[0], dtype=np.int64), 0
-    for k in range(contexts.shape[0]):
-        if alive[k]:
-            arms[left] = k
-            left += 1
-    return arms[:left]
+def choose(state: BatchState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
+    """Draw an arm from the G-optimal design of those that no finished batch rules out, for each of N users.
+
+    A coin leaves the probability of its arm.
+    """
+    out = _ruled_out(state, contexts)
+    scaled = np.sqrt(np.where(out, 0.0, row_weights(state, contexts)))[:, :, np.newaxis] * contexts
+    weights = g_optimal_designs(scaled, 0.0).weights
+    nothing = ~scaled.any(axis=(1, 2))  # arms of zeros alone are left: the first of them
+    weights[nothing] = np.arange(out.shape[1]) == out[nothing].argmin(axis=1, keepdims=True)
+    reached = weights.cumsum(axis=1)
+    reached /= reached[:, -1:]
+    arms: IntArray = (reached > coins).argmax(axis=1)
+    coins[:, 0] = weights[np.arange(arms.size), arms]
+    remember_arms(contexts, arms, memos)
+    memos[:, MARK] = state.finished[()]
+    return np.asarray(arms)
 
 
-@allocating_kernel
-def _scaled(state: BatchState, contexts: FloatArray, arms: IntArray) -> FloatArray:
-    """The features of ``arms`` as the design sees them: after the first batch, scaled by the root of their weight."""
-    out = np.empty((arms.shape[0], contexts.shape[1]))
-    constants, theta_w, inverse_w = state.constants, state.thetas[WARM_UP], state.inverses[WARM_UP]
-    for k in range(arms.shape[0]):
-        x = contexts[arms[k]]
-        factor = 1.0 if state.finished[()] == 0 else math.sqrt(_row_weight(constants, theta_w, inverse_w, x))
-        for i in range(x.shape[0]):
-            out[k, i] = factor * x[i]
+def _ruled_out(state: BatchState, contexts: FloatArray) -> BoolArray:
+    """Arms that some finished batch rules out; each batch judges those that the ones before it left."""
+    out = np.zeros(contexts.shape[:2], dtype=np.bool_)
+    for batch in range(int(state.finished[()])):
+        width = state.constants.first_width if batch == WARM_UP else state.constants.later_width
+        reach = width * np.sqrt(squared_spreads(contexts, state.inverses[batch]))
+        out = ruled_out(scores(contexts, state.thetas[batch]), reach, out)
     return out
 
 
-@allocating_kernel
-def _choose(state: BatchState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
-    arms = _survivors(state, contexts)
-    weights = np.empty(arms.shape[0])
-    g_optimal_design(_scaled(state, contexts, arms), 0.0, weights)
-    position, remaining = 0, coins[0] - weights[0]
-    while remaining >= 0.0 and position + 1 < arms.shape[0]:
-        position += 1
-        remaining -= weights[position]
-    coins[0] = weights[position]
-    remember_arm(contexts, arms[position], memo)
-    memo[MARK] = state.finished[()]
-    return int(arms[position])
-
-
-@kernel
-def _learn(state: BatchState, memo: FloatArray, reward: float) -> None:
-    append_row(state.rows, memo, reward, int(memo[MARK]))
-
-
-register_steps(BatchState, _advance, _choose, _learn)
+def learn(state: BatchState, memos: FloatArray, rewards: FloatArray) -> None:
+    """Keep N rows, each marked with the batch of its decision."""
+    append_rows(state.rows, memos[:, :MARK], rewards, memos[:, MARK].astype(np.uint8))
 
 
 def batch_ends(horizon: int, batches: int) -> IntArray:
@@ -188,15 +172,33 @@ class BatchedGlinCB(RowPolicy):
     """B-GLinCB: a handful of policy changes for the whole horizon."""
 
     name: ClassVar[str] = "b-glincb"
-    config_type = BatchConfig
-    config: BatchConfig
+    config_type = BatchedGlinConfig
+    config: BatchedGlinConfig
+    steps = ArraySteps(choose, learn, advance)
     coin_count = 1
     states_propensity = True
+    chooses_by_releases = True
 
     @property
     def memo_size(self) -> int:
         """The arm's features and the batch of the row."""
         return self.setting.dim + 1
+
+    def _counted(self, users: int) -> int:
+        """Every decision, however old it must be to be learned from: batches are ended by decisions."""
+        return users
+
+    @property
+    def _users_at_once(self) -> int:
+        """Decisions up to the end of a batch."""
+        return self._next_span().ticks
+
+    def _next_span(self) -> Span:
+        """The decisions up to the end of a batch, where all that they choose by changes; `state` has all rewards."""
+        state = self.state
+        batch, decisions = int(state.finished[()]), int(state.decisions[()])
+        later = state.ends[batch:][state.ends[batch:] > decisions]
+        return Span(int(later[0]) - decisions if later.size else NO_END, 0, 0.0, rare=True)
 
     def _make_state(self) -> BatchState:
         dim, config = self.setting.dim, self.config
@@ -219,7 +221,7 @@ class BatchedGlinCB(RowPolicy):
         unit = 30.0 * setting.reward_bound * setting.theta_bound
         gamma = config.scale * unit * math.sqrt(setting.dim * math.log(config.horizon + 1))
         return BatchConstants(
-            link=setting.link.form,
+            link=setting.link,
             ridge=config.ridge,
             theta_bound=setting.theta_bound,
             reward_bound=setting.reward_bound,

@@ -29,25 +29,17 @@ import math
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from scipy.linalg.lapack import dposv
 
-from tacit._compile import allocating_kernel, kernel
 from tacit._validate import positive
-from tacit.glm.links import LinkForm, antiderivative, derivative, mean
-from tacit.linalg.projection import project_ball
-from tacit.linalg.solve import cholesky, dot, quadratic_form, solve_cholesky
-from tacit.linalg.vectors import copy_into, multiply, norm
+from tacit.glm.links import Link
+from tacit.linalg.ball import into_ball, into_ball_by_metric, norm
 from tacit.policies.baselines._config import ConfidenceConfig, scale_option
-from tacit.policies.baselines._kernels import (
-    add_outer,
-    add_to_inverse,
-    choose_optimistic,
-    idle_tick,
-    move_into_ball,
-)
+from tacit.policies.baselines._ridge import add_outer, add_to_inverse, choose_optimistic
 from tacit.policies.config import configuration, option
 from tacit.policies.policy import Policy
-from tacit.policies.steps import register_steps
-from tacit.typing import Count, FloatArray, Number, count, number
+from tacit.policies.steps import ArraySteps, idle, in_turn
+from tacit.typing import Count, FloatArray, IntArray, Number, count, number
 
 _TOLERANCE = 1e-10
 """A step has settled when no coordinate moves by more than this."""
@@ -72,21 +64,13 @@ class EcologConfig(ConfidenceConfig):
 class EcologConstants(NamedTuple):
     """Public numbers that the steps read."""
 
-    link: LinkForm
+    link: Link
     scale: float
     theta_bound: float
     failure_probability: float
     ridge: float
     martingale_ridge: float
     """m, which trades the two terms of the martingale bound."""
-
-
-class Estimate(NamedTuple):
-    """What a step starts from: theta_t, and W_t with its inverse."""
-
-    matrix: FloatArray
-    inverse: FloatArray
-    theta: FloatArray
 
 
 class EcologState(NamedTuple):
@@ -105,121 +89,115 @@ class EcologState(NamedTuple):
     constants: EcologConstants
 
 
-@kernel
-def _move_along(link: LinkForm, z: float, spread: float, pull: float, trials: float, hits: float) -> float:
-    """The root s of ``pull * s + trials * mu(z + s * spread) - hits``, which increases in s.
+class Line(NamedTuple):
+    """All that one row's loss can move theta_t to: theta_t + s W_t^-1 x."""
+
+    x: FloatArray
+    image: FloatArray
+    """W_t^-1 x."""
+    z: float
+    """<x, theta_t>."""
+    spread: float
+    """||x||^2 in the norm of W_t^-1: how fast the score grows with s."""
+
+
+def line_of(state: EcologState, x: FloatArray) -> Line:
+    """The line of a row from the present estimate."""
+    image = state.inverse.dot(x)
+    return Line(x, image, float(x.dot(state.theta)), float(x.dot(image)))
+
+
+def _share(link: Link, line: Line, pull: float, trials: float, hits: float) -> float:
+    """Find the root s of ``pull * s + trials * mu(z + s * spread) - hits``, which increases in s.
 
     Newton's method, kept within a bracket of the root.
     """
+    mean, derivative, z, spread = link.mean_at, link.derivative_at, line.z, line.spread
     low, high, s = (hits - trials) / pull, hits / pull, 0.0
     for _ in range(_LINE_STEPS):
-        value = pull * s + trials * mean(link, z + s * spread) - hits
+        at = z + s * spread
+        value = pull * s + trials * mean(at) - hits
         if value > 0.0:
             high = s
         else:
             low = s
-        step = value / (pull + trials * spread * derivative(link, z + s * spread))
+        step = value / (pull + trials * spread * derivative(at))
         if abs(step) <= _TOLERANCE:
             return s - step
         s = s - step if low < s - step < high else 0.5 * (low + high)
     return s
 
 
-@allocating_kernel
-def online_step(
-    link: LinkForm, start: Estimate, theta_bound: float, x: FloatArray, trials: float, hits: float, out: FloatArray
-) -> bool:
-    """Minimise ``||theta - theta_t||^2_W / (2 + D) + trials * A(z) - hits * z``, A' = mu, over the ball into ``out``.
+def online_step(state: EcologState, line: Line, trials: float, hits: float) -> tuple[FloatArray, bool]:
+    """Minimise ``||theta - theta_t||^2_W / (2 + D) + trials * A(z) - hits * z``, A' = mu, over the ball.
 
-    The loss sees one direction: the minimum over all space lies on a line.  Outside the ball, Newton steps to the
-    minimum of the quadratic model over the ball.  False when they did not settle; ``out`` is in the ball even so.
+    The loss sees one direction: the minimum over all space lies on a line.  Outside the ball, Newton steps go to the
+    minimum of the quadratic model over the ball.  False when they did not settle; the point is in the ball even so.
     """
-    dim, pull = x.shape[0], 1.0 / (1.0 + theta_bound)
-    image = np.empty(dim)
-    multiply(start.inverse, x, image)
-    s = _move_along(link, dot(x, start.theta), dot(x, image), pull, trials, hits)
-    for i in range(dim):
-        out[i] = start.theta[i] + s * image[i]
-    return norm(out) <= theta_bound or _constrained_step(link, start, theta_bound, x, trials, hits, out)
+    constants = state.constants
+    bound = constants.theta_bound
+    found = state.theta + _share(constants.link, line, 1.0 / (1.0 + bound), trials, hits) * line.image
+    if norm(found) <= bound:
+        return found, True
+    return _constrained_step(state, line.x, trials, hits, into_ball(found, bound))
 
 
-@allocating_kernel
 def _constrained_step(
-    link: LinkForm, start: Estimate, theta_bound: float, x: FloatArray, trials: float, hits: float, out: FloatArray
-) -> bool:
-    """The same where the minimum over all space, in ``out``, lies outside the ball.
+    state: EcologState, x: FloatArray, trials: float, hits: float, found: FloatArray
+) -> tuple[FloatArray, bool]:
+    """Minimise over the ball where the minimum over all space lies outside, from the point ``found`` on the sphere.
 
-    False when it has not settled, or when rounding hides that the Hessian is positive definite; ``out`` then stays
-    where the last step left it, in the ball.
+    False when it has not settled, or when rounding hides that the Hessian is positive definite.
     """
-    dim, pull = x.shape[0], 1.0 / (1.0 + theta_bound)
-    hessian, factor = np.empty((dim, dim)), np.empty((dim, dim))
-    offset, gradient, before = np.empty(dim), np.empty(dim), np.empty(dim)
-    project_ball(out, theta_bound)
+    link, bound = state.constants.link, state.constants.theta_bound
+    pulling = 1.0 / (1.0 + bound) * state.matrix
     for _ in range(_BALL_STEPS):
-        z = dot(x, out)
-        for i in range(dim):
-            before[i] = out[i]
-            offset[i] = out[i] - start.theta[i]
-            for j in range(dim):
-                hessian[i, j] = pull * start.matrix[i, j]
-        add_outer(hessian, x, trials * derivative(link, z))
-        multiply(start.matrix, offset, gradient)
-        for i in range(dim):
-            gradient[i] = pull * gradient[i] + (trials * mean(link, z) - hits) * x[i]
-        if not cholesky(hessian, factor):
-            return False
-        solve_cholesky(factor, gradient, gradient)
-        moved = 0.0
-        for i in range(dim):
-            out[i] -= gradient[i]
-        move_into_ball(out, theta_bound, hessian)
-        for i in range(dim):
-            moved = max(moved, abs(out[i] - before[i]))
-        if moved <= _TOLERANCE:
-            return True
-    return False
+        z = float(x.dot(found))
+        hessian = pulling.copy()
+        add_outer(hessian, x, trials * link.derivative_at(z))
+        gradient = pulling.dot(found - state.theta) + (trials * link.mean_at(z) - hits) * x
+        _, step, failed = dposv(hessian, gradient)
+        if failed:
+            return found, False
+        before, found = found, into_ball_by_metric(found - step, bound, hessian)
+        if np.abs(found - before).max() <= _TOLERANCE:
+            return found, True
+    return found, False
 
 
-@kernel
 def squared_radius(state: EcologState) -> float:
     """eta_t."""
     constants, theta_bound, m = state.constants, state.constants.theta_bound, state.constants.martingale_ridge
-    spread = math.sqrt(1.0 + state.rewards[()] / (4.0 * m))
+    spread = math.sqrt(1.0 + int(state.rewards[()]) / (4.0 * m))
     gamma = 0.5 * math.sqrt(m) + 2.0 / math.sqrt(m) * math.log(2.0 * spread / constants.failure_probability)
     squared, stretched = theta_bound * theta_bound, (1.0 + theta_bound) * gamma
     bound = constants.ridge * squared + stretched * stretched + 4.0 * squared * m
-    return max(0.0, bound + state.radius_from_data[()])
+    return max(0.0, bound + float(state.radius_from_data[()]))
 
 
-@kernel
-def _choose(state: EcologState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
-    radius = state.constants.scale * math.sqrt(squared_radius(state))
-    return choose_optimistic(contexts, state.theta, state.inverse, radius, memo)
+def choose(state: EcologState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
+    """Choose the best arm over the ellipsoid for each of N users."""
+    width = state.constants.scale * math.sqrt(squared_radius(state))
+    return choose_optimistic(contexts, state.theta, state.inverse, width, memos)
 
 
-@allocating_kernel
-def _learn(state: EcologState, memo: FloatArray, reward: float) -> None:
-    link, theta_bound, dim = state.constants.link, state.constants.theta_bound, memo.shape[0]
-    middle, moved, step = np.empty(dim), np.empty(dim), np.empty(dim)
-    start = Estimate(state.matrix, state.inverse, state.theta)
-    settled = online_step(link, start, theta_bound, memo, 2.0, 1.0, middle)  # theta-bar: as if both rewards came
-    settled &= online_step(link, start, theta_bound, memo, 1.0, reward, moved)
-    z, z_middle = dot(memo, moved), dot(memo, middle)
-    curvature = derivative(link, z)
-    if not settled or derivative(link, z_middle) > 2.0 * curvature:
-        state.unproven[()] += 1
-    for i in range(dim):
-        step[i] = moved[i] - state.theta[i]
-    gain = antiderivative(link, z_middle) - antiderivative(link, z) - reward * (z_middle - z)
-    state.radius_from_data[()] += 2.0 * (1.0 + theta_bound) * gain - quadratic_form(state.matrix, step)
-    copy_into(moved, state.theta)
-    add_outer(state.matrix, memo, curvature)
-    add_to_inverse(state.inverse, memo, curvature)
+def learn_one(state: EcologState, x: FloatArray, reward: float) -> None:
+    """Take in a reward: move the estimate, and sum up what its radius needs to know of the step."""
+    link, line = state.constants.link, line_of(state, x)
+    middle, settled = online_step(state, line, 2.0, 1.0)  # theta-bar: as if both rewards came
+    moved, settled_too = online_step(state, line, 1.0, reward)
+    z, z_middle, step = float(x.dot(moved)), float(x.dot(middle)), moved - state.theta
+    curvature = link.derivative_at(z)
+    proven = settled and settled_too and link.derivative_at(z_middle) <= 2.0 * curvature
+    gain = link.antiderivative_at(z_middle) - link.antiderivative_at(z) - reward * (z_middle - z)
+    radius = 2.0 * (1.0 + state.constants.theta_bound) * gain - float(step.dot(state.matrix).dot(step))
+    add_outer(state.matrix, x, curvature)
+    add_to_inverse(state.inverse, x, curvature)
+    state.theta[:] = moved
+    state.radius_from_data[()] += radius
     state.rewards[()] += 1
-
-
-register_steps(EcologState, idle_tick, _choose, _learn)
+    if not proven:
+        state.unproven[()] += 1
 
 
 class Ecolog(Policy):
@@ -229,6 +207,7 @@ class Ecolog(Policy):
     links = ("logistic",)
     config_type = EcologConfig
     config: EcologConfig
+    steps = ArraySteps(choose, in_turn(learn_one), idle)
 
     def _make_state(self) -> EcologState:
         setting, config, dim = self.setting, self.config, self.setting.dim
@@ -240,7 +219,7 @@ class Ecolog(Policy):
             rewards=count(),
             unproven=count(),
             constants=EcologConstants(
-                link=setting.link.form,
+                link=setting.link,
                 scale=config.scale,
                 theta_bound=setting.theta_bound,
                 failure_probability=config.failure_probability,

@@ -21,14 +21,13 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit._compile import kernel
-from tacit.policies.arms import remember_arm
 from tacit.policies.baselines._config import DimRidgeConfig, RefittedConfig, scale_option
-from tacit.policies.baselines._kernels import FitConstants, add_to_inverse, optimistic_mean_arm, refit_as_rows_grow
+from tacit.policies.baselines._fitting import FitConstants, refit_as_rows_grow
+from tacit.policies.baselines._ridge import add_to_inverse, remember_arms, scores, squared_spreads
 from tacit.policies.config import configuration
-from tacit.policies.row_policy import RowBuffer, RowPolicy, append_row, make_rows
-from tacit.policies.steps import register_steps
-from tacit.typing import Count, FloatArray, count
+from tacit.policies.row_policy import RowBuffer, RowPolicy, append_rows, make_rows
+from tacit.policies.steps import ArraySteps
+from tacit.typing import Count, FloatArray, IntArray, count
 
 
 @configuration
@@ -66,28 +65,26 @@ class GlmUcbState(NamedTuple):
     constants: GlmUcbConstants
 
 
-@kernel
-def _width(state: GlmUcbState) -> float:
+def width(state: GlmUcbState) -> float:
     """rho(t)."""
-    constants, t = state.constants, max(2.0, 1.0 + state.rows.held[()])
+    constants, t = state.constants, max(2.0, 1.0 + int(state.rows.held[()]))
     logarithms = math.log(t) * math.log(constants.inverse_failure * max(constants.horizon, t))
     return constants.width_factor * math.sqrt(logarithms)
 
 
-@kernel
-def _choose(state: GlmUcbState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
-    arm = optimistic_mean_arm(state.fit.link, contexts, state.theta, state.inverse, _width(state))
-    remember_arm(contexts, arm, memo)
-    return arm
+def choose(state: GlmUcbState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
+    """Choose the arm of the largest mu(<x, theta>) + rho(t) ||x||_{M_t^-1} for each of N users."""
+    means = state.fit.link.mean(scores(contexts, state.theta))
+    arms: IntArray = (means + width(state) * np.sqrt(squared_spreads(contexts, state.inverse))).argmax(axis=1)
+    remember_arms(contexts, arms, memos)
+    return np.asarray(arms)
 
 
-@kernel
-def _learn(state: GlmUcbState, memo: FloatArray, reward: float) -> None:
-    add_to_inverse(state.inverse, memo, 1.0)
-    append_row(state.rows, memo, reward, 0)
-
-
-register_steps(GlmUcbState, refit_as_rows_grow, _choose, _learn)
+def learn(state: GlmUcbState, memos: FloatArray, rewards: FloatArray) -> None:
+    """Keep N rows for the next fit, and add them to the design matrix."""
+    for x in memos:
+        add_to_inverse(state.inverse, x, 1.0)
+    append_rows(state.rows, memos, rewards, 0)
 
 
 class GlmUcb(RowPolicy):
@@ -96,6 +93,7 @@ class GlmUcb(RowPolicy):
     name: ClassVar[str] = "glm-ucb"
     config_type = GlmUcbConfig
     config: GlmUcbConfig
+    steps = ArraySteps(choose, learn, refit_as_rows_grow)
 
     def _make_state(self) -> GlmUcbState:
         setting, config, dim = self.setting, self.config, self.setting.dim
@@ -105,7 +103,7 @@ class GlmUcb(RowPolicy):
             theta=np.zeros(dim),
             fitted=count(),
             unfinished=count(),
-            fit=FitConstants(setting.link.form, config.ridge_or_dim, setting.theta_bound, config.growth),
+            fit=FitConstants(setting.link, config.ridge_or_dim, setting.theta_bound, config.growth),
             constants=self._constants(),
         )
 

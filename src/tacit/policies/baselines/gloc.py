@@ -16,22 +16,14 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit._compile import allocating_kernel, kernel
-from tacit.glm.links import LinkForm, mean
-from tacit.linalg.solve import dot, quadratic_form
-from tacit.linalg.vectors import multiply
+from tacit.glm.links import Link
+from tacit.linalg.ball import into_ball_by_metric
 from tacit.policies.baselines._config import DimRidgeConfig, scale_option
-from tacit.policies.baselines._kernels import (
-    add_outer,
-    add_to_inverse,
-    choose_optimistic,
-    idle_tick,
-    move_into_ball,
-)
+from tacit.policies.baselines._ridge import add_outer, add_to_inverse, choose_optimistic
 from tacit.policies.config import configuration
 from tacit.policies.policy import Policy
-from tacit.policies.steps import register_steps
-from tacit.typing import FloatArray, Number, number
+from tacit.policies.steps import ArraySteps, idle, in_turn
+from tacit.typing import FloatArray, IntArray, Number, number
 
 
 @configuration
@@ -49,7 +41,7 @@ class GlocConfig(DimRidgeConfig):
 class GlocConstants(NamedTuple):
     """Public numbers that the steps read."""
 
-    link: LinkForm
+    link: Link
     scale: float
     convexity: float
     """Strong convexity of the loss, 1 / kappa."""
@@ -78,45 +70,38 @@ class GlocState(NamedTuple):
     constants: GlocConstants
 
 
-@kernel
 def squared_radius(state: GlocState) -> float:
     """beta_t of Theorem 1, with the term that the regression's residual saves."""
-    constants, bound = state.constants, state.regret_bound[()]
+    constants, bound = state.constants, float(state.regret_bound[()])
     convexity, failure = constants.convexity, constants.failure_probability
     ratio = constants.deviation / convexity
     rare = ratio / failure
     inside = 1.0 + 2.0 * bound / convexity + 4.0 * (rare * rare) * ratio * ratio
     alpha = 1.0 + 4.0 * bound / convexity + 8.0 * ratio * ratio * math.log(2.0 * math.sqrt(inside) / failure)
-    saved = state.squares[()] - dot(state.center, state.moment)
+    saved = float(state.squares[()]) - float(state.center.dot(state.moment))
     return max(0.0, alpha + constants.ridge * constants.theta_bound * constants.theta_bound - saved)
 
 
-@kernel
-def _choose(state: GlocState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
-    radius = state.constants.scale * math.sqrt(squared_radius(state))
-    return choose_optimistic(contexts, state.center, state.inverse, radius, memo)
+def choose(state: GlocState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
+    """Choose the best arm over the regression's ellipsoid for each of N users."""
+    squared = squared_radius(state)
+    return choose_optimistic(contexts, state.center, state.inverse, state.constants.scale * math.sqrt(squared), memos)
 
 
-@allocating_kernel
-def _learn(state: GlocState, memo: FloatArray, reward: float) -> None:
-    theta, convexity = state.theta, state.constants.convexity
-    z = dot(memo, theta)
-    slope = mean(state.constants.link, z) - reward
-    add_outer(state.matrix, memo, 1.0)
-    add_to_inverse(state.inverse, memo, 1.0)
+def learn_one(state: GlocState, x: FloatArray, reward: float) -> None:
+    """Take in a reward: move the learner by a Newton step, and the regression by the learner's prediction."""
+    constants, convexity = state.constants, state.constants.convexity
+    z = float(x.dot(state.theta))
+    slope = constants.link.mean_at(z) - reward
+    add_outer(state.matrix, x, 1.0)
+    add_to_inverse(state.inverse, x, 1.0)
+    image = state.inverse.dot(x)
+    state.moment[:] += z * x
+    state.center[:] = state.inverse.dot(state.moment)
+    state.theta[:] = into_ball_by_metric(state.theta - slope / convexity * image, constants.theta_bound, state.matrix)
     # Theorem 3: what the Newton step can have lost against the best fixed theta.
-    state.regret_bound[()] += 0.5 / convexity * slope * slope * quadratic_form(state.inverse, memo)
+    state.regret_bound[()] += 0.5 / convexity * slope * slope * float(image.dot(x))
     state.squares[()] += z * z
-    step = np.empty_like(theta)
-    multiply(state.inverse, memo, step)
-    for i in range(theta.shape[0]):
-        state.moment[i] += z * memo[i]
-        theta[i] -= slope / convexity * step[i]
-    multiply(state.inverse, state.moment, state.center)
-    move_into_ball(theta, state.constants.theta_bound, state.matrix)
-
-
-register_steps(GlocState, idle_tick, _choose, _learn)
 
 
 class Gloc(Policy):
@@ -125,6 +110,7 @@ class Gloc(Policy):
     name: ClassVar[str] = "gloc"
     config_type = GlocConfig
     config: GlocConfig
+    steps = ArraySteps(choose, in_turn(learn_one), idle)
 
     def _make_state(self) -> GlocState:
         dim, constants = self.setting.dim, self._constants()
@@ -144,7 +130,7 @@ class Gloc(Policy):
     def _constants(self) -> GlocConstants:
         setting, config = self.setting, self.config
         return GlocConstants(
-            link=setting.link.form,
+            link=setting.link,
             scale=config.scale,
             convexity=1.0 / setting.kappa,
             theta_bound=setting.theta_bound,

@@ -6,20 +6,17 @@ Bayati and Khosravi, arXiv 1704.09011), so the cost of exploration is measured a
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit._compile import kernel
 from tacit._validate import positive
-from tacit.linalg.solve import dot
-from tacit.policies.arms import remember_arm
-from tacit.policies.baselines._kernels import FitConstants, refit_as_rows_grow
+from tacit.policies.baselines._fitting import FitConstants, refit_as_rows_grow
+from tacit.policies.baselines._ridge import remember_arms, scores
 from tacit.policies.config import Config, configuration, option
-from tacit.policies.row_policy import RowBuffer, RowPolicy, append_row, make_rows
-from tacit.policies.steps import register_steps
-from tacit.typing import Count, FloatArray, count
+from tacit.policies.row_policy import RowBuffer, RowPolicy, append_rows, make_rows
+from tacit.policies.steps import ArraySteps
+from tacit.typing import Count, FloatArray, IntArray, count
 
 
 @configuration
@@ -46,23 +43,16 @@ class GreedyState(NamedTuple):
     fit: FitConstants
 
 
-@kernel
-def _choose(state: GreedyState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
-    best, arm = -math.inf, 0
-    for k in range(contexts.shape[0]):
-        score = dot(contexts[k], state.theta)
-        if score > best:
-            best, arm = score, k
-    remember_arm(contexts, arm, memo)
-    return arm
+def choose(state: GreedyState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
+    """Choose the arm of the largest score for each of N users."""
+    arms: IntArray = scores(contexts, state.theta).argmax(axis=1)
+    remember_arms(contexts, arms, memos)
+    return np.asarray(arms)
 
 
-@kernel
-def _learn(state: GreedyState, memo: FloatArray, reward: float) -> None:
-    append_row(state.rows, memo, reward, 0)
-
-
-register_steps(GreedyState, refit_as_rows_grow, _choose, _learn)
+def learn(state: GreedyState, memos: FloatArray, rewards: FloatArray) -> None:
+    """Keep N rows for the next fit."""
+    append_rows(state.rows, memos, rewards, 0)
 
 
 class GreedyMLE(RowPolicy):
@@ -71,6 +61,7 @@ class GreedyMLE(RowPolicy):
     name: ClassVar[str] = "greedy-mle"
     config_type = GreedyConfig
     config: GreedyConfig
+    steps = ArraySteps(choose, learn, refit_as_rows_grow)
 
     def _make_state(self) -> GreedyState:
         setting, config = self.setting, self.config
@@ -79,5 +70,5 @@ class GreedyMLE(RowPolicy):
             theta=np.zeros(setting.dim),
             fitted=count(),
             unfinished=count(),
-            fit=FitConstants(setting.link.form, config.ridge, setting.theta_bound, config.growth),
+            fit=FitConstants(setting.link, config.ridge, setting.theta_bound, config.growth),
         )

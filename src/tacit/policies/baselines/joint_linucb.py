@@ -22,11 +22,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit._compile import allocating_kernel, kernel
 from tacit._validate import positive
-from tacit.linalg.packing import packed_size, unpack
-from tacit.policies.arms import remember_arm
-from tacit.policies.baselines._kernels import optimistic_arm
+from tacit.linalg.packing import packed_size, unpacked
+from tacit.policies.arms import chosen_rows, into_unit_ball
 from tacit.policies.baselines._private_linear import (
     LinearConfig,
     LinearConstants,
@@ -35,18 +33,13 @@ from tacit.policies.baselines._private_linear import (
     response_bound,
     solve_noisy,
 )
+from tacit.policies.beliefs import GaussianBelief, most_promising
 from tacit.policies.config import configuration, option
 from tacit.policies.continual_policy import ContinualConfig, ContinualPolicy
-from tacit.policies.steps import close_stream, register_steps
-from tacit.privacy.continual import (
-    ContinualRelease,
-    Stream,
-    contribute_outer,
-    contribute_vector,
-    released_variance,
-)
+from tacit.policies.steps import ArraySteps
+from tacit.privacy.continual import ContinualRelease, Stream, contribute, contribute_outer, released_variance
 from tacit.privacy.report import Model
-from tacit.typing import Count, FloatArray, Number, count, number
+from tacit.typing import Count, FloatArray, IntArray, Number, count, number
 
 
 def row_bound(weight: float, bound: float) -> float:
@@ -93,45 +86,38 @@ class JointLinState(NamedTuple):
     inverse: FloatArray
     radius: Number
     ticks: Count
+    """Decisions so far."""
     constants: JointLinConstants
 
 
-@allocating_kernel
-def _solve(state: JointLinState) -> None:
-    dim, weight = state.theta.shape[0], state.constants.reward_weight
-    size = dim * (dim + 1) // 2
-    gram, moment, sd = np.empty((dim, dim)), np.empty(dim), math.sqrt(released_variance(state.stream))
-    unpack(state.stream.released[:size], gram)
-    for i in range(dim):
-        moment[i] = state.stream.released[size + i] / weight
-    sums = NoisySums(gram, moment, sd, sd / weight, float(state.ticks[()]))
-    state.radius[()] = solve_noisy(sums, state.constants.linear, state.theta, state.inverse)
+def choose(state: JointLinState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
+    """Choose the arm of the largest upper confidence bound for each of N users; a memo has its features."""
+    arms = most_promising(GaussianBelief(state.theta, state.radius[()] ** 2 * state.inverse), contexts)
+    memos[:] = into_unit_ball(chosen_rows(contexts, arms))
+    return arms
 
 
-@kernel
-def _advance(state: JointLinState, fresh: bool) -> int:
-    state.ticks[()] += 1
+def learn(state: JointLinState, memos: FloatArray, rewards: FloatArray) -> None:
+    """Add (x x', s (r - base rate) x) of N rewarded rows to the open leaf."""
+    constants = state.constants
+    responses = constants.reward_weight * (rewards - constants.linear.base_rate)
+    contribute_outer(state.stream, 0, np.ones(rewards.size), memos)
+    contribute(state.stream, packed_size(memos.shape[1]), responses[:, np.newaxis] * memos)
+
+
+def advance(state: JointLinState, fresh: bool, users: int) -> int:
+    """After a release: solve anew.  Sums hold at most the rows of the decisions up to the first of these users'."""
     if fresh:
-        _solve(state)
+        _solve(state, state.ticks[()] + 1.0)
+    state.ticks[()] += users
     return 0
 
 
-@kernel
-def _choose(state: JointLinState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
-    arm = optimistic_arm(contexts, state.theta, state.inverse, state.radius[()])
-    remember_arm(contexts, arm, memo)
-    return arm
-
-
-@kernel
-def _learn(state: JointLinState, memo: FloatArray, reward: float) -> None:
-    dim, constants = memo.shape[0], state.constants
-    response = reward - constants.linear.base_rate
-    contribute_outer(state.stream, 0, 1.0, memo)
-    contribute_vector(state.stream, dim * (dim + 1) // 2, constants.reward_weight * response, memo)
-
-
-register_steps(JointLinState, _advance, _choose, _learn, close_stream)
+def _solve(state: JointLinState, rounds: float) -> None:
+    released, dim, weight = state.stream.released, state.theta.size, state.constants.reward_weight
+    sd = math.sqrt(released_variance(state.stream))
+    sums = NoisySums(unpacked(released[:-dim], dim), released[-dim:] / weight, sd, sd / weight, rounds)
+    state.theta[:], state.inverse[:], state.radius[()] = solve_noisy(sums, state.constants.linear)
 
 
 class JointLinUcb(ContinualPolicy):
@@ -141,6 +127,7 @@ class JointLinUcb(ContinualPolicy):
     guarantee: ClassVar[Model] = "joint"
     config_type = JointLinConfig
     config: JointLinConfig
+    steps = ArraySteps(choose, learn, advance)
 
     @property
     def reward_weight(self) -> float:

@@ -22,18 +22,17 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit._compile import inlined_kernel, kernel
 from tacit._validate import positive
-from tacit.glm.links import LinkForm, mean
-from tacit.linalg.projection import project_ball
-from tacit.linalg.solve import dot
-from tacit.linalg.vectors import copy_into, round_to_grid
-from tacit.policies.arms import remember_arm
+from tacit.glm.links import Link
+from tacit.linalg.packing import rounded_to_grid
+from tacit.policies.arms import chosen_rows, into_unit_ball
+from tacit.policies.baselines.uniform import uniform_arms
 from tacit.policies.config import PrivateConfig, at_least, configuration, option
 from tacit.policies.private_policy import PrivatePolicy
-from tacit.policies.steps import register_steps
+from tacit.policies.publisher import DIRECT, Publisher
+from tacit.policies.steps import ArraySteps
 from tacit.privacy.report import Model
-from tacit.typing import Count, FloatArray, Secret, count
+from tacit.typing import Count, FloatArray, IntArray, Secret, count
 
 
 @configuration
@@ -56,95 +55,78 @@ class LocalConfig(PrivateConfig):
 class LocalConstants(NamedTuple):
     """Public numbers that the steps read."""
 
-    link: LinkForm
+    link: Link
     rate: float
     """Numerator of the rate of the gradient steps; ``rate_offset`` is added to t in its denominator."""
     rate_offset: float
     theta_bound: float
     gradient_bound: float
     """L."""
+    noise_sd: float
     grid: float
     """Spacing of exact noise; 0: none."""
     warm_up: int
 
 
 class LocalState(NamedTuple):
-    """The server's iterate; ``noise`` is what the device of the next user draws."""
+    """The server's iterate, and what the devices that decide next have drawn."""
 
     theta: FloatArray
     noise: Secret[FloatArray]
+    """Noise of each of these devices, d numbers for one after the other."""
     reports: Count
     ticks: Count
+    """Decisions so far."""
     constants: LocalConstants
 
 
-@inlined_kernel
-def report_gradient(
-    link: LinkForm, theta: FloatArray, x: FloatArray, reward: float, bound: float, grid: float, out: FloatArray
-) -> None:
-    """Add to ``out`` what the device computes: the gradient, its factor clipped to ``bound``, on the noise's grid."""
-    slope = min(bound, max(-bound, mean(link, dot(x, theta)) - reward))
-    for i in range(theta.shape[0]):
-        out[i] += round_to_grid(slope * x[i], grid)
+def device_gradient(constants: LocalConstants, theta: FloatArray, x: FloatArray, reward: float) -> FloatArray:
+    """What a device computes: the gradient, its factor clipped to the bound L, on the noise's grid."""
+    bound = constants.gradient_bound
+    slope = min(bound, max(-bound, constants.link.mean_at(float(x.dot(theta))) - reward))
+    return rounded_to_grid(slope * x, constants.grid)
 
 
-@kernel
-def _advance(state: LocalState, fresh: bool) -> int:
-    state.ticks[()] += 1
-    return 0
+def choose(state: LocalState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
+    """Choose the arm of the largest score for each of N users, in the warm-up a uniform one.
+
+    A memo has the features of the arm and the noise of the user's device.
+    """
+    users, count, dim = contexts.shape
+    warm = min(users, max(0, state.constants.warm_up + users - int(state.ticks[()])))
+    arms: IntArray = contexts.reshape(-1, dim).dot(state.theta).reshape(users, count).argmax(axis=1)
+    arms[:warm] = uniform_arms(count, coins[:warm, 0])
+    coins[:, 0] = 1.0
+    coins[:warm, 0] = 1.0 / count
+    memos[:, :dim] = into_unit_ball(chosen_rows(contexts, arms))
+    memos[:, dim:] = state.noise.reshape(users, dim)
+    return np.asarray(arms)
 
 
-@kernel
-def _close(state: LocalState, noise: FloatArray, users: int) -> bool:
-    """Nothing is released by a tick: the noise goes to the device that decides next."""
-    copy_into(noise, state.noise)
-    return True
+def learn(state: LocalState, memos: FloatArray, rewards: FloatArray, publisher: Publisher = DIRECT) -> None:
+    """Take in N rewards, one after the other: each device reports its gradient at the newest theta.
+
+    A report is released, so that it passes the publisher.
+    """
+    constants, dim = state.constants, state.theta.size
+    for memo, reward in zip(memos, rewards.tolist(), strict=True):
+        gradient = device_gradient(constants, state.theta, memo[:dim], reward)
+        _take_report(state, publisher.vector("report", gradient, memo[dim:], constants.noise_sd))
 
 
-@kernel
-def _choose(state: LocalState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
-    arm, best, dim = 0, -math.inf, contexts.shape[1]
-    if state.ticks[()] <= state.constants.warm_up:
-        arm = min(int(coins[0] * contexts.shape[0]), contexts.shape[0] - 1)
-        coins[0] = 1.0 / contexts.shape[0]
-    else:
-        coins[0] = 1.0
-        for k in range(contexts.shape[0]):
-            score = dot(contexts[k], state.theta)
-            if score > best:
-                best, arm = score, k
-    remember_arm(contexts, arm, memo)
-    for i in range(dim):
-        memo[dim + i] = state.noise[i]
-    return arm
-
-
-@kernel
-def _learn(state: LocalState, memo: FloatArray, reward: float) -> None:
-    report = memo[state.theta.shape[0] :]  # the device's noise, which its gradient is added to
-    device_gradient(state, memo, reward, report)
-    take_report(state, report)
-
-
-@inlined_kernel
-def device_gradient(state: LocalState, memo: FloatArray, reward: float, out: FloatArray) -> None:
-    """The device's side: its gradient at the newest theta, added to ``out``."""
-    dim, constants = state.theta.shape[0], state.constants
-    bound, grid = constants.gradient_bound, constants.grid
-    report_gradient(constants.link, state.theta, memo[:dim], reward, bound, grid, out)
-
-
-@inlined_kernel
-def take_report(state: LocalState, report: FloatArray) -> None:
+def _take_report(state: LocalState, report: FloatArray) -> None:
     """The server's side: a step along the report that left the device, noise included."""
-    state.reports[()] += 1
-    rate = state.constants.rate / (state.constants.rate_offset + state.reports[()])
-    for i in range(report.shape[0]):
-        state.theta[i] -= rate * report[i]
-    project_ball(state.theta, state.constants.theta_bound)
+    constants, reports = state.constants, int(state.reports[()]) + 1
+    state.reports[()] = reports
+    theta = state.theta - constants.rate / (constants.rate_offset + reports) * report
+    length = math.sqrt(theta.dot(theta))
+    state.theta[:] = theta if length <= constants.theta_bound else (constants.theta_bound / length) * theta
 
 
-register_steps(LocalState, _advance, _choose, _learn, _close)
+def advance(state: LocalState, fresh: bool, users: int) -> int:
+    """Count the decisions that follow, one of each device whose noise was drawn."""
+    state.ticks[()] += state.noise.size // state.theta.size
+    return 0
 
 
 class LocalGLM(PrivatePolicy):
@@ -157,7 +139,8 @@ class LocalGLM(PrivatePolicy):
     state: LocalState
     coin_count = 1
     states_propensity = True
-    shares_ticks = False  # every device has its own noise
+    noise_for_each = True
+    steps = ArraySteps(choose, learn, advance)
 
     @property
     def memo_size(self) -> int:
@@ -176,12 +159,12 @@ class LocalGLM(PrivatePolicy):
         return self._planned_noise_sd
 
     def _close(self, noise: FloatArray, users: int) -> bool:
-        return _close(self.state, noise, users)
+        """Hand the noise to the devices that decide next: nothing is released before a reward comes."""
+        self._state = self._state._replace(noise=noise.copy())
+        return True
 
-    def _learn_published(self, memo: FloatArray, reward: float) -> None:
-        gradient, dim = np.zeros(self.setting.dim), self.setting.dim
-        device_gradient(self.state, memo, reward, gradient)
-        take_report(self.state, self.publisher.vector("report", gradient, memo[dim:], self.noise_scale))
+    def _learn_rows(self, memos: FloatArray, rewards: FloatArray) -> None:
+        learn(self._state, memos, rewards, self.publisher)
 
     def _drop_raw(self) -> None:
         self.state.noise[:] = 0.0
@@ -214,11 +197,12 @@ class LocalGLM(PrivatePolicy):
         # Curvature of the mean loss where rows are: half of max mu' times a direction's share of ||x||^2.
         rate = self.config.scale * 2.0 * setting.dim / setting.max_derivative
         return LocalConstants(
-            link=setting.link.form,
+            link=setting.link,
             rate=rate,
             rate_offset=rate * setting.max_derivative,
             theta_bound=setting.theta_bound,
             gradient_bound=self._gradient_bound,
+            noise_sd=self._planned_noise_sd,
             grid=self.randomness.ticks.grid or 0.0,
             warm_up=warm_up,
         )

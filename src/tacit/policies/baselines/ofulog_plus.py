@@ -19,23 +19,17 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit._compile import allocating_kernel, kernel
-from tacit.glm.links import LinkForm, derivative
-from tacit.glm.rows import ALL_ROWS
-from tacit.linalg.solve import dot
+from tacit.glm.links import Link
+from tacit.glm.loss import weighted_outers
+from tacit.glm.rows import ALL_ROWS, Selection, selected
 from tacit.policies.baselines._config import RefittedConfig, scale_option
-from tacit.policies.baselines._kernels import (
-    add_outer,
-    add_to_inverse,
-    choose_optimistic,
-    inverse_or_keep,
-    refit,
-    refit_due,
-)
+from tacit.policies.baselines._fitting import refit, refit_due
+from tacit.policies.baselines._ridge import add_to_inverse, choose_optimistic, inverse_or_keep
 from tacit.policies.config import configuration
-from tacit.policies.row_policy import RowBuffer, RowPolicy, append_row, grow_flag, make_rows
-from tacit.policies.steps import register_steps
-from tacit.typing import Count, FloatArray, count
+from tacit.policies.row_policy import RowBuffer, RowPolicy, append_rows, make_rows
+from tacit.policies.steps import ArraySteps
+from tacit.threads import one_blas_thread
+from tacit.typing import Count, FloatArray, IntArray, count
 
 FIT_RIDGE = 1e-6
 """The ball alone makes the fit well posed; a trace of ridge keeps Newton's matrix invertible."""
@@ -56,7 +50,7 @@ class OfulogConfig(RefittedConfig):
 class OfulogConstants(NamedTuple):
     """Public numbers that the steps read."""
 
-    link: LinkForm
+    link: Link
     scale: float
     theta_bound: float
     failure_probability: float
@@ -78,50 +72,43 @@ class OfulogState(NamedTuple):
     constants: OfulogConstants
 
 
-@kernel
 def squared_radius(state: OfulogState) -> float:
     """2 (1 + S) (1 + beta_t^2)."""
     theta_bound, dim = state.constants.theta_bound, state.theta.shape[0]
-    growth = math.log(math.e + theta_bound * state.rows.held[()] / (2.0 * dim))
+    growth = math.log(math.e + theta_bound * int(state.rows.held[()]) / (2.0 * dim))
     confidence = math.log(1.0 / state.constants.failure_probability)
     level = 10.0 * dim * growth + 2.0 * (math.e - 2.0 + theta_bound) * confidence
     return float(2.0 * (1.0 + theta_bound) * (1.0 + level))
 
 
-@allocating_kernel
-def _invert_hessian(state: OfulogState) -> None:
-    dim = state.theta.shape[0]
-    hessian = np.zeros((dim, dim))
-    for i in range(dim):
-        hessian[i, i] = state.constants.ridge
-    for s in range(state.rows.held[()]):
-        x = state.rows.features[s]
-        add_outer(hessian, x, derivative(state.constants.link, dot(x, state.theta)))
-    inverse_or_keep(hessian, state.inverse, state.unfinished)
-
-
-@kernel
-def _advance(state: OfulogState, fresh: bool) -> int:
-    if refit_due(state.rows.held[()], state.fitted, state.constants.growth):
-        link, bound = state.constants.link, state.constants.theta_bound
-        refit(link, state.rows, ALL_ROWS, FIT_RIDGE, bound, state.unfinished, state.theta)
+def advance(state: OfulogState, fresh: bool, users: int) -> int:
+    """Fit theta anew, and take the Hessian there, when the rows have grown enough."""
+    constants = state.constants
+    if refit_due(state.rows.held[()], state.fitted, constants.growth):
+        refit(constants.link, state.rows, ALL_ROWS, FIT_RIDGE, constants.theta_bound, state.unfinished, state.theta)
         _invert_hessian(state)
-    return grow_flag(state.rows)
+    return 0
 
 
-@kernel
-def _choose(state: OfulogState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
+def _invert_hessian(state: OfulogState) -> None:
+    features, _ = selected(Selection(state.rows, ALL_ROWS))
+    with one_blas_thread():
+        hessian = weighted_outers(features, state.constants.link.derivative(features.dot(state.theta)))
+        hessian.flat[:: state.theta.size + 1] += state.constants.ridge
+        inverse_or_keep(hessian, state.inverse, state.unfinished)
+
+
+def choose(state: OfulogState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
+    """Choose the arm of the largest score over the ellipsoid for each of N users."""
     radius = state.constants.scale * math.sqrt(squared_radius(state))
-    return choose_optimistic(contexts, state.theta, state.inverse, radius, memo)
+    return choose_optimistic(contexts, state.theta, state.inverse, radius, memos)
 
 
-@kernel
-def _learn(state: OfulogState, memo: FloatArray, reward: float) -> None:
-    add_to_inverse(state.inverse, memo, derivative(state.constants.link, dot(memo, state.theta)))
-    append_row(state.rows, memo, reward, 0)
-
-
-register_steps(OfulogState, _advance, _choose, _learn)
+def learn(state: OfulogState, memos: FloatArray, rewards: FloatArray) -> None:
+    """Keep N rows for the next fit, and add them to the Hessian at the last one."""
+    for x in memos:
+        add_to_inverse(state.inverse, x, state.constants.link.derivative_at(float(x.dot(state.theta))))
+    append_rows(state.rows, memos, rewards, 0)
 
 
 class OfulogPlus(RowPolicy):
@@ -131,6 +118,7 @@ class OfulogPlus(RowPolicy):
     links = ("logistic",)
     config_type = OfulogConfig
     config: OfulogConfig
+    steps = ArraySteps(choose, learn, advance)
 
     def _make_state(self) -> OfulogState:
         setting, config = self.setting, self.config
@@ -142,7 +130,7 @@ class OfulogPlus(RowPolicy):
             fitted=count(),
             unfinished=count(),
             constants=OfulogConstants(
-                link=setting.link.form,
+                link=setting.link,
                 scale=config.scale,
                 theta_bound=setting.theta_bound,
                 failure_probability=config.failure_probability,

@@ -21,20 +21,24 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit._compile import allocating_kernel, inlined_kernel, kernel
 from tacit._validate import positive, real
 from tacit.errors import InvalidInput
-from tacit.glm.links import LinkForm, derivative
+from tacit.glm.links import Link
 from tacit.glm.rows import ALL_ROWS
-from tacit.linalg.solve import dot, quadratic_form
-from tacit.linalg.vectors import copy_into
-from tacit.policies.arms import remember_arm
 from tacit.policies.baselines._config import ConfidenceConfig, scale_option
-from tacit.policies.baselines._kernels import MARK, add_to_inverse, refit, refit_due, rule_out
+from tacit.policies.baselines._fitting import MARK, refit, refit_due
+from tacit.policies.baselines._ridge import (
+    add_to_inverse,
+    optimistic_scores,
+    remember_arms,
+    ruled_out,
+    scores,
+    squared_spreads,
+)
 from tacit.policies.config import configuration, option
-from tacit.policies.row_policy import RowBuffer, RowPolicy, append_row, grow_flag, make_rows
-from tacit.policies.steps import register_steps
-from tacit.typing import Count, FloatArray, Number, count, number
+from tacit.policies.row_policy import RowBuffer, RowPolicy, append_rows, make_rows
+from tacit.policies.steps import ArraySteps
+from tacit.typing import Count, FloatArray, IntArray, Number, count, number
 
 EXPLORED = 1
 """Mask of the rows of criterion I, the set T_o; that of all others is 0."""
@@ -81,7 +85,7 @@ class RsConfig(ConfidenceConfig):
 class RsConstants(NamedTuple):
     """Public numbers that the steps read; the logarithm in some of them is log(T / delta)."""
 
-    link: LinkForm
+    link: Link
     ridge: float
     theta_bound: float
     explored_width: float
@@ -123,89 +127,61 @@ class RsState(NamedTuple):
     constants: RsConstants
 
 
-class Estimate(NamedTuple):
-    """An estimate and the confidence set around it: the inverse of its matrix, and its width."""
-
-    theta: FloatArray
-    inverse: FloatArray
-    width: float
-
-
-@inlined_kernel
 def log_term(state: RsState) -> float:
     """log(T / delta); t stands for an unknown T."""
     constants = state.constants
-    return math.log(max(constants.horizon, 2.0 + state.rows.held[()]) / constants.failure_probability)
+    return math.log(max(constants.horizon, 2.0 + int(state.rows.held[()])) / constants.failure_probability)
 
 
-@kernel
-def _advance(state: RsState, fresh: bool) -> int:
+def advance(state: RsState, fresh: bool, users: int) -> int:
+    """Fit theta_o when its rows have grown, and switch when det H has."""
     constants, ridge, bound = state.constants, state.constants.ridge, state.constants.theta_bound
-    explored = refit_due(state.explored[()], state.fitted, EXPLORED_GROWTH)
-    switch = state.growth[()] > constants.switch_growth
-    for task in range(2):  # one call in the source: the fit is inlined, and takes long to compile
-        if explored if task == 0 else switch:
-            selected, theta = (EXPLORED, state.theta_explored) if task == 0 else (ALL_ROWS, state.theta)
-            refit(constants.link, state.rows, selected, ridge, bound, state.unfinished, theta)
-    if switch:
-        for i in range(state.theta.shape[0]):
-            copy_into(state.current_inverse[i], state.switched_inverse[i])
+    if refit_due(state.explored[()], state.fitted, EXPLORED_GROWTH):
+        refit(constants.link, state.rows, EXPLORED, ridge, bound, state.unfinished, state.theta_explored)
+    if state.growth[()] > constants.switch_growth:
+        refit(constants.link, state.rows, ALL_ROWS, ridge, bound, state.unfinished, state.theta)
+        state.switched_inverse[:] = state.current_inverse
         state.growth[()] = 0.0
-    return grow_flag(state.rows)
+    return 0
 
 
-@inlined_kernel
-def _least_known(state: RsState, contexts: FloatArray) -> int:
-    """The arm that criterion I plays, or -1."""
-    worst, arm = 1.0 / (state.constants.trigger * log_term(state)), -1
-    for k in range(contexts.shape[0]):
-        variance = quadratic_form(state.explored_inverse, contexts[k])
-        if variance >= worst:
-            worst, arm = variance, k
-    return arm
+def choose(state: RsState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
+    """Choose the least known arm where criterion I asks for it, else an optimistic one, for each of N users."""
+    constants, log = state.constants, log_term(state)
+    variances = squared_spreads(contexts, state.explored_inverse)
+    explores = variances.max(axis=1) >= 1.0 / (constants.trigger * log)
+    arms = _optimistic(state, contexts, variances, math.sqrt(log))
+    if any(explores.tolist()):
+        least_known = variances.shape[1] - 1 - variances[:, ::-1].argmax(axis=1)  # the last one of those known alike
+        arms = np.where(explores, least_known, arms)
+    remember_arms(contexts, arms, memos)
+    memos[:, MARK] = EXPLORED * explores
+    return arms
 
 
-@allocating_kernel
-def _optimistic(contexts: FloatArray, explored: Estimate, switched: Estimate) -> int:
-    """The best upper bound among arms that theta_o leaves in the race."""
-    alive = np.ones(contexts.shape[0], dtype=np.bool_)
-    rule_out(contexts, explored.theta, explored.inverse, explored.width, alive)
-    best, arm = -math.inf, 0
-    for k in range(contexts.shape[0]):
-        if alive[k]:
-            spread = math.sqrt(max(0.0, quadratic_form(switched.inverse, contexts[k])))
-            index = dot(contexts[k], switched.theta) + switched.width * spread
-            if index > best:
-                best, arm = index, k
-    return arm
+def _optimistic(state: RsState, contexts: FloatArray, variances: FloatArray, root: float) -> IntArray:
+    """The arm of the best upper bound among those that theta_o leaves in the race, for each of N users.
+
+    ``variances`` are ||x||^2 in the inverse of V, ``root`` is the square root of the logarithm in both widths.
+    """
+    reach = (state.constants.explored_width * root) * np.sqrt(variances)
+    index = optimistic_scores(contexts, state.theta, state.switched_inverse, state.constants.switched_width * root)
+    index[ruled_out(scores(contexts, state.theta_explored), reach)] = -np.inf
+    arms: IntArray = index.argmax(axis=1)
+    return arms
 
 
-@kernel
-def _choose(state: RsState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
-    arm = _least_known(state, contexts)
-    memo[MARK] = EXPLORED if arm >= 0 else 0
-    if arm < 0:
-        root = math.sqrt(log_term(state))
-        outer, inner = state.constants.explored_width * root, state.constants.switched_width * root
-        explored = Estimate(state.theta_explored, state.explored_inverse, outer)
-        arm = _optimistic(contexts, explored, Estimate(state.theta, state.switched_inverse, inner))
-    remember_arm(contexts, arm, memo)
-    return arm
-
-
-@kernel
-def _learn(state: RsState, memo: FloatArray, reward: float) -> None:
-    x = memo[:MARK]
-    if memo[MARK] == EXPLORED:
-        add_to_inverse(state.explored_inverse, x, 1.0)
-        state.explored[()] += 1
-    else:
-        weight = derivative(state.constants.link, dot(x, state.theta_explored)) / math.e
-        state.growth[()] += math.log1p(add_to_inverse(state.current_inverse, x, weight))
-    append_row(state.rows, x, reward, int(memo[MARK]))
-
-
-register_steps(RsState, _advance, _choose, _learn)
+def learn(state: RsState, memos: FloatArray, rewards: FloatArray) -> None:
+    """Keep N rows, and add each to V if it was explored, else to H with its weight mu'(<x, theta_o>) / e."""
+    features, marks = memos[:, :MARK], memos[:, MARK]
+    for x, mark in zip(features, marks.tolist(), strict=True):
+        if mark == EXPLORED:
+            add_to_inverse(state.explored_inverse, x, 1.0)
+            state.explored[()] += 1
+        else:
+            weight = state.constants.link.derivative_at(float(x.dot(state.theta_explored))) / math.e
+            state.growth[()] += math.log1p(add_to_inverse(state.current_inverse, x, weight))
+    append_rows(state.rows, features, rewards, marks.astype(np.uint8))
 
 
 class RsGlinUcb(RowPolicy):
@@ -214,6 +190,7 @@ class RsGlinUcb(RowPolicy):
     name: ClassVar[str] = "rs-glinucb"
     config_type = RsConfig
     config: RsConfig
+    steps = ArraySteps(choose, learn, advance)
 
     @property
     def memo_size(self) -> int:
@@ -240,7 +217,7 @@ class RsGlinUcb(RowPolicy):
         setting, config, root = self.setting, self.config, math.sqrt(self.setting.dim)
         gamma = 25.0 * setting.reward_bound * setting.theta_bound * root
         return RsConstants(
-            link=setting.link.form,
+            link=setting.link,
             ridge=config.ridge,
             theta_bound=setting.theta_bound,
             explored_width=config.scale * gamma * math.sqrt(setting.kappa),

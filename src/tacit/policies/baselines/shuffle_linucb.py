@@ -24,10 +24,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit._compile import as_entry, kernel
 from tacit.errors import InvalidInput
-from tacit.policies.arms import remember_arm
-from tacit.policies.baselines._kernels import optimistic_arm
 from tacit.policies.baselines._private_linear import (
     LinearConfig,
     NoisySums,
@@ -40,22 +37,22 @@ from tacit.policies.batch_policy import BatchPolicy, Sums
 from tacit.policies.batches import (
     BatchClock,
     BatchRows,
-    keep_row,
+    keep_rows,
     make_batch_rows,
     make_clock,
     most_users,
-    remember_batch,
+    remember_arms,
     tick_batch,
 )
+from tacit.policies.beliefs import GaussianBelief, PointBelief, most_promising
 from tacit.policies.config import at_least, configuration, option
-from tacit.policies.steps import register_steps
+from tacit.policies.steps import ArraySteps
 from tacit.privacy.noise import NoiseSource
 from tacit.shuffle.domains import Ball, OuterProducts
 from tacit.shuffle.planning import BatchPlan, Request, plan_batch
-from tacit.typing import Count, FloatArray, Number, Secret, count, number
+from tacit.typing import Count, FloatArray, IntArray, Number, Secret, count, number
 
 _BATCH_WITHOUT_HORIZON = 512
-_solve = as_entry(solve_noisy)
 
 
 @configuration
@@ -101,25 +98,19 @@ class ShuffleLinState(NamedTuple):
     """Of the confidence set around ``theta``, in the metric of ``inverse``."""
 
 
-@kernel
-def _advance(state: ShuffleLinState, fresh: bool) -> int:
-    return tick_batch(state.batch)
+def _advance(state: ShuffleLinState, fresh: bool, users: int) -> int:
+    return tick_batch(state.batch, users)
 
 
-@kernel
-def _choose(state: ShuffleLinState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
-    arm = optimistic_arm(contexts, state.theta, state.inverse, state.radius[()])
-    remember_arm(contexts, arm, memo)
-    remember_batch(state.batch, memo)
-    return arm
+def _choose(state: ShuffleLinState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
+    """The arm of the largest <x, theta> + radius ||x||_inverse."""
+    arms = most_promising(GaussianBelief(state.theta, state.radius[()] ** 2 * state.inverse), contexts)
+    remember_arms(state.batch, contexts, arms, memos)
+    return arms
 
 
-@kernel
-def _learn(state: ShuffleLinState, memo: FloatArray, reward: float) -> None:
-    keep_row(state.batch, state.rows, memo, reward)
-
-
-register_steps(ShuffleLinState, _advance, _choose, _learn)
+def _learn(state: ShuffleLinState, memos: FloatArray, rewards: FloatArray) -> None:
+    keep_rows(state.batch, state.rows, memos, rewards)
 
 
 class ShuffleLinUcb(BatchPolicy):
@@ -129,6 +120,7 @@ class ShuffleLinUcb(BatchPolicy):
     config_type = ShuffleLinConfig
     config: ShuffleLinConfig
     state: ShuffleLinState
+    steps = ArraySteps(_choose, _learn, _advance)
     charged_when_opened = False  # all batches have one plan: what is given up before it is full need not be paid for
 
     def _make_state(self) -> ShuffleLinState:
@@ -145,6 +137,10 @@ class ShuffleLinUcb(BatchPolicy):
             inverse=np.eye(dim) / config.ridge,
             radius=number(config.scale * setting.theta_bound * math.sqrt(config.ridge)),
         )
+
+    @property
+    def belief(self) -> PointBelief:
+        return PointBelief(self._state.theta)
 
     @property
     def _bit_source(self) -> NoiseSource:
@@ -193,5 +189,5 @@ class ShuffleLinUcb(BatchPolicy):
             math.sqrt(state.moment_variance[()]),
             float(state.users[()]),
         )
-        constants = linear_constants(self.setting, self.config)
-        state.radius[()] = _solve(released, constants, state.theta, state.inverse)
+        fit = solve_noisy(released, linear_constants(self.setting, self.config))
+        state.theta[:], state.inverse[:], state.radius[()] = fit

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
-from tacit._compile import kernel
-from tacit.policies.arms import remember_arm
-from tacit.policies.policy import Policy
-from tacit.policies.steps import register_steps
-from tacit.typing import Count, FloatArray, count
+import numpy as np
+
+from tacit.policies.arms import chosen_rows, into_unit_ball
+from tacit.policies.policy import NO_END, Policy, Span
+from tacit.policies.steps import ArraySteps, idle
+from tacit.typing import Count, FloatArray, IntArray, count
 
 
 class UniformState(NamedTuple):
@@ -17,26 +18,22 @@ class UniformState(NamedTuple):
     rewards: Count
 
 
-@kernel
-def _advance(state: UniformState, fresh: bool) -> int:
-    return 0
+def uniform_arms(arms: int, coins: FloatArray) -> IntArray:
+    """Arm of each of N users, uniform over all, from a number each that is uniform in [0, 1)."""
+    return np.minimum((coins * arms).astype(np.int64), arms - 1)
 
 
-@kernel
-def _choose(state: UniformState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
-    arms = contexts.shape[0]
-    arm = int(min(int(coins[0] * arms), arms - 1))
-    remember_arm(contexts, arm, memo)
-    coins[0] = 1.0 / arms
-    return int(arm)
+def choose(state: UniformState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
+    """Choose an arm for each of N users by a coin of theirs, and leave its probability in place of the coin."""
+    arms = uniform_arms(contexts.shape[1], coins[:, 0])
+    memos[:] = into_unit_ball(chosen_rows(contexts, arms))
+    coins[:, 0] = 1.0 / contexts.shape[1]
+    return arms
 
 
-@kernel
-def _learn(state: UniformState, memo: FloatArray, reward: float) -> None:
-    state.rewards[()] += 1
-
-
-register_steps(UniformState, _advance, _choose, _learn)
+def learn(state: UniformState, memos: FloatArray, rewards: FloatArray) -> None:
+    """Count N rewards."""
+    state.rewards[()] += rewards.size
 
 
 class UniformRandom(Policy):
@@ -45,6 +42,11 @@ class UniformRandom(Policy):
     name: ClassVar[str] = "random"
     coin_count = 1
     states_propensity = True
+    steps = ArraySteps(choose, learn, idle)
+    chooses_by_releases = True  # or by nothing at all
+
+    def _next_span(self) -> Span:
+        return Span(NO_END, 0, 0.0, rare=True)
 
     def _make_state(self) -> UniformState:
         return UniformState(count())

@@ -22,7 +22,6 @@ from tacit.estimation.plan import PrivateOptimizer, Problem, PublicView, estimat
 from tacit.glm.rows import Selection
 from tacit.linalg.packing import packed_size, unpacked
 from tacit.linalg.projection import make_ellipsoid
-from tacit.linalg.solve import invert_cholesky
 from tacit.policies.beliefs import PointBelief
 from tacit.policies.config import choice, configuration, option
 from tacit.policies.continual_policy import ContinualConfig, ContinualPolicy
@@ -33,6 +32,7 @@ from tacit.policies.joint.steps import (
     MEMO_NUMBERS,
     REFRESH_EXPLOIT,
     REFRESH_EXPLORE,
+    STEPS,
     JointConstants,
     JointState,
     Side,
@@ -41,7 +41,11 @@ from tacit.policies.row_policy import RowPolicy, make_rows
 from tacit.privacy.continual import ContinualRelease, Stream, check_exact_sums, released_variance
 from tacit.privacy.events import DiscreteGaussianRelease, NoisySum, PrivacyEvent
 from tacit.privacy.factorization import worst_prefix_sd
+from tacit.threads import one_blas_thread
 from tacit.typing import FloatArray, count, number
+
+_NEWTON_STEPS = 1
+"""Noisy gradients of a call, where the optimizer is not the paper's."""
 
 
 def _above_one(name: str, value: object) -> float:
@@ -92,6 +96,7 @@ class JointGLM(ContinualPolicy, RowPolicy):
     follows_releases = frozenset({"explore.calls", "exploit.calls", "ledger"})  # released matrices ask for calls
     config: JointConfig
     state: JointState
+    steps = STEPS
 
     def _make_state(self) -> JointState:
         setting, dim = self.setting, self.setting.dim
@@ -105,7 +110,6 @@ class JointGLM(ContinualPolicy, RowPolicy):
             explore=self._first_side(1.0, ridge),
             exploit=self._first_side(setting.max_derivative, ridge),
             coverage=np.eye(dim),
-            work=np.zeros((dim, dim)),
             explored=count(),
             ridge_noise=number(self._profile.ridge_noise),
             constants=self._constants(),
@@ -127,7 +131,7 @@ class JointGLM(ContinualPolicy, RowPolicy):
     def _constants(self) -> JointConstants:
         chosen, setting = self._profile, self.setting
         return JointConstants(
-            link=setting.link.form,
+            link=setting.link,
             threshold=chosen.threshold,
             coverage_factor=chosen.coverage_factor,
             ridge=chosen.ridge,
@@ -137,7 +141,7 @@ class JointGLM(ContinualPolicy, RowPolicy):
             width=chosen.width,
             growth=chosen.growth,
             literal=chosen.literal,
-            paper_sets=chosen.newton_steps == 0,
+            paper_sets=chosen.paper_optimizer,
         )
 
     def _drop_raw(self) -> None:
@@ -198,7 +202,6 @@ class JointGLM(ContinualPolicy, RowPolicy):
             self._refresh(self.state.explore, self.state.exploit)
         if flag & REFRESH_EXPLOIT:
             self._refresh(self.state.exploit, self.state.explore)
-        super()._on_event(flag & ~(REFRESH_EXPLORE | REFRESH_EXPLOIT))
 
     def _refresh(self, side: Side, other: Side) -> None:
         """One call of the private optimizer for theta_o or theta_tau."""
@@ -231,26 +234,25 @@ class JointGLM(ContinualPolicy, RowPolicy):
         """The one entry of both sides' calls of a number, from the event of one of them."""
         widened = self._pair_sensitivity - self._problem(0.0).sensitivity
         # The other side's call has the same steps (Newton), or as many as its own tick asks for (descent).
-        steps = self._profile.newton_steps or MAX_STEPS
+        steps = MAX_STEPS if self._profile.paper_optimizer else _NEWTON_STEPS
         return _for_both_sides(event, widened, steps * self.setting.dim)
 
     def planned_calls(self) -> tuple[PrivacyEvent, ...]:
-        steps = max(1, self._profile.newton_steps)
-        plans = (
-            NoisyNewton(self._problem(1.0), self._call_mu(call), steps=steps) for call in range(self._profile.max_calls)
-        )
+        calls = range(self._profile.max_calls)
+        plans = (NoisyNewton(self._problem(1.0), self._call_mu(call), steps=_NEWTON_STEPS) for call in calls)
         releases = (plan.release(self.randomness.events, _call_name(call)) for call, plan in enumerate(plans))
         return tuple(self._pair_event(release.event) for release in releases)
 
     def _optimizer(self, side: Side, mu: float) -> tuple[PrivateOptimizer, PublicView]:
         """The optimizer of one call and all that is public before it."""
-        if self._profile.newton_steps == 0:
+        if self._profile.paper_optimizer:
             return self._paper_optimizer(side, mu)
         setting = self.setting
         noise_sd = self.randomness.ticks.scale_for(self._problem(0.0).sensitivity, mu, size=setting.dim)
         curvature = self._curvature(side)
         center, prior = self._prior(side)
-        values, basis = np.linalg.eigh(curvature)
+        with one_blas_thread(setting.dim):
+            values, basis = np.linalg.eigh(curvature)
         values = np.maximum(values, 1e-9)
         # A noisy gradient at theta tells M (theta - theta*) up to variance M + noise_sd^2: its precision is M^2 / that.
         information = values**2 / (values + noise_sd**2)
@@ -258,12 +260,12 @@ class JointGLM(ContinualPolicy, RowPolicy):
         ridge = prior * (1.0 + noise_sd**2 / float(np.mean(values)))
         start = side.theta if side.calls[()] > 0 else center
         view = PublicView(start=start.copy(), precision=curvature, center=center)
-        return NoisyNewton(self._problem(ridge), mu, steps=self._profile.newton_steps), view
+        return NoisyNewton(self._problem(ridge), mu, steps=_NEWTON_STEPS), view
 
     def _problem(self, ridge: float) -> Problem:
         """The regression; the paper's profiles charge its 2 L, ours the diameter of the set of gradients."""
         setting = self.setting
-        sharp = self._profile.newton_steps > 0
+        sharp = not self._profile.paper_optimizer
         return Problem(setting.link, setting.dim, setting.theta_bound, setting.reward_bound, ridge, sharp)
 
     @property
@@ -294,7 +296,8 @@ class JointGLM(ContinualPolicy, RowPolicy):
         )
         if side is explore:
             return optimizer, PublicView(start=np.zeros(setting.dim))
-        invert_cholesky(np.asarray(np.linalg.cholesky(side.design), dtype=np.float64), side.spread)
+        with one_blas_thread(setting.dim):
+            side.spread[:] = np.linalg.inv(side.design)
         region = make_ellipsoid(explore.theta.copy(), explore.design.copy(), profile.width_explore)
         return optimizer, PublicView(start=explore.theta.copy(), ellipsoid=region)
 

@@ -35,9 +35,12 @@ class JointProfile:
     max_calls: int
     call_decay: float
     """Each optimizer call gets this share of the squared budget of the one before."""
-    newton_steps: int
-    """0: the paper's noisy gradient descent."""
+    paper_optimizer: bool = False
+    """Noisy gradient descent, its sensitivity 2 L and confidence sets as in the paper; else a noisy Newton step, the
+    diameter of the set of gradients, and confidence sets from what the noise leaves known.
+    """
     literal: bool = False
+    """Whether theta_o is refreshed when somebody's own round explored, as the paper has it: that leaks."""
 
 
 def joint_profile(
@@ -70,7 +73,6 @@ def _tuned(setting: Setting, growth: float) -> JointProfile:
         growth=growth,
         max_calls=min(24, call_bound(setting, 1.0)),
         call_decay=0.8,
-        newton_steps=1,
     )
 
 
@@ -107,6 +109,6 @@ def _paper(
         growth=growth,
         max_calls=int(min(horizon, math.ceil(calls))),
         call_decay=1.0,
-        newton_steps=0,
+        paper_optimizer=True,
         literal=literal,
     )

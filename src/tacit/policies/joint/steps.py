@@ -1,8 +1,8 @@
-"""State and compiled steps of Algorithm 2.
+"""State and steps of Algorithm 2.
 
 Two continual releases, V over exploration rounds and H over all others, steer two switching criteria: explore while
 some arm is poorly covered by V (criterion I), refresh the estimate when the released H has outgrown the one of the
-last refresh (criterion II).  Refreshes themselves are events for the Python side (`tacit.policies.joint.policy`).
+last refresh (criterion II).  Refreshes themselves are events, which the policy answers (`tacit.policies.joint.policy`).
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit._compile import inlined_kernel, kernel
-from tacit.glm.links import LinkForm, derivative
-from tacit.linalg.packing import unpack
-from tacit.linalg.solve import cholesky, dominated, dot, invert_cholesky, quadratic_form
-from tacit.linalg.vectors import copy_into
-from tacit.policies.arms import remember_arm
-from tacit.policies.row_policy import RowBuffer, append_row, grow_flag
-from tacit.policies.steps import close_stream, register_steps
+from tacit.glm.links import Link
+from tacit.glm.rows import RowBuffer
+from tacit.linalg.inverse import is_positive_definite, ridge_inverse
+from tacit.linalg.packing import unpacked
+from tacit.policies.arms import chosen_rows, into_unit_ball
+from tacit.policies.beliefs import GaussianBelief
+from tacit.policies.row_policy import append_rows
+from tacit.policies.steps import ArraySteps
 from tacit.privacy.continual import Stream, contribute_outer, released_variance
-from tacit.typing import Count, FloatArray, Number, Secret
+from tacit.threads import one_blas_thread
+from tacit.typing import Count, FloatArray, IntArray, Number, Secret
 
 REFRESH_EXPLORE, REFRESH_EXPLOIT = 1, 2
 """Events: the estimate of that side is to be made anew."""
@@ -34,7 +35,7 @@ EXPLORES, WEIGHT, MEMO_NUMBERS = 0, 1, 2
 class JointConstants(NamedTuple):
     """Public numbers that the steps read; `tacit.policies.joint.profiles` has where they come from."""
 
-    link: LinkForm
+    link: Link
     threshold: float
     """Criterion I explores above it; 0: above 1 / (coverage_factor * ridge)."""
     coverage_factor: float
@@ -65,6 +66,12 @@ class Side(NamedTuple):
     calls: Count
     """Calls of the private optimizer so far."""
 
+    def bounds(self, rows: FloatArray, width: float) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper bound on <x, theta> of each row, ``width`` times as far apart as the confidence set says."""
+        belief = GaussianBelief(self.theta, self.spread)
+        scores, reach = belief.scores(rows), width * np.sqrt(np.maximum(belief.variances(rows), 0.0))
+        return scores - reach, scores + reach
+
 
 class JointState(NamedTuple):
     """State of Algorithm 2; field names follow docs/notation.md."""
@@ -77,7 +84,6 @@ class JointState(NamedTuple):
     exploit: Side
     coverage: FloatArray
     """Inverse of V: criterion I measures arms in it."""
-    work: FloatArray
     explored: Secret[Count]
     """Whether an exploration reward came since the last refresh of theta_o: raw, and read by profile `paper` only."""
     ridge_noise: Number
@@ -85,115 +91,82 @@ class JointState(NamedTuple):
     constants: JointConstants
 
 
-@kernel
-def _advance(state: JointState, fresh: bool) -> int:
-    flag = grow_flag(state.rows)
-    if not fresh:
-        return flag
-    constants, dim = state.constants, state.coverage.shape[0]
-    explore, exploit = state.explore, state.exploit
-    half = state.stream.released.shape[0] // 2
-    ridge = _ridge(state)
-    unpack(state.stream.released[:half], explore.design)
-    unpack(state.stream.released[half:], exploit.design)
-    for i in range(dim):
-        for j in range(dim):
-            exploit.design[i, j] *= constants.weight_max
-        explore.design[i, i] += ridge
-        exploit.design[i, i] += constants.weight_max * ridge
-    _invert_with_more_ridge(explore.design, ridge, state.coverage, state.work)
-    if constants.paper_sets:
-        for i in range(state.coverage.shape[0]):
-            copy_into(state.coverage[i], explore.spread[i])
-    if constants.literal:
-        # The paper's line 9, kept for comparison: refreshes when somebody's own round explored, which others can see.
-        if state.explored[()] > 0:
-            flag |= REFRESH_EXPLORE
-    elif not dominated(explore.design, explore.anchor, constants.growth, state.work):
-        flag |= REFRESH_EXPLORE
-    if not dominated(exploit.design, exploit.anchor, constants.growth, state.work):
-        flag |= REFRESH_EXPLOIT
-    return flag
+def choose(state: JointState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
+    """Choose the arm that V covers least for each of N users who explore, and the most promising one for all others.
+
+    A memo has the features of the arm, whether the round explores, and the weight of its row in H / w_max.
+    """
+    constants, (users, count, dim) = state.constants, contexts.shape
+    rows = contexts.reshape(-1, dim)
+    widths = np.vecdot(rows.dot(state.coverage), rows).reshape(users, count)
+    arms = np.asarray(widths.argmax(axis=1))
+    explores = widths.max(axis=1) >= criterion_threshold(state)
+    if not explores.all():
+        arms[~explores] = _most_promising(state, contexts[~explores])
+    chosen = chosen_rows(contexts, arms)
+    # The paper weights rows at theta_o; any public point will do, and the newest one is the best.
+    newest = state.exploit.theta if state.exploit.calls[()] > 0 and not constants.paper_sets else state.explore.theta
+    weights = constants.link.derivative(chosen.dot(newest)) / constants.weight_divisor
+    memos[:, :dim] = into_unit_ball(chosen)
+    memos[:, dim + EXPLORES] = explores
+    # Clipped to its public maximum: the sensitivity bound must hold always, not with high probability.
+    memos[:, dim + WEIGHT] = np.minimum(1.0, weights / constants.weight_max)
+    return arms
 
 
-@inlined_kernel
+def criterion_threshold(state: JointState) -> float:
+    """Squared width above which criterion I explores: the paper's constant, or as little as the noise allows."""
+    constants = state.constants
+    return constants.threshold or 1.0 / (constants.coverage_factor * _ridge(state))
+
+
 def _ridge(state: JointState) -> float:
     """Large enough to cover the noise in V: its spectral norm concentrates near sqrt(2 d) standard deviations."""
     noise = math.sqrt(2.0 * state.coverage.shape[0] * released_variance(state.stream))
     return max(state.constants.ridge, float(state.ridge_noise[()]) * noise)
 
 
-@inlined_kernel
-def _invert_with_more_ridge(matrix: FloatArray, ridge: float, inverse: FloatArray, factor: FloatArray) -> None:
-    """Invert, doubling the ridge until the noisy matrix is positive definite: post-processing of a release."""
-    extra = ridge
-    while not cholesky(matrix, factor):
-        for i in range(matrix.shape[0]):
-            matrix[i, i] += extra
-        extra *= 2.0
-    invert_cholesky(factor, inverse)
-
-
-@inlined_kernel
-def criterion_threshold(state: JointState) -> float:
-    """Criterion I: the paper's constant, or where coverage is as good as the noise allows."""
-    constants = state.constants
-    if constants.threshold > 0.0:
-        return constants.threshold
-    return float(1.0 / (constants.coverage_factor * _ridge(state)))
-
-
-@kernel
-def _choose(state: JointState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
-    constants, dim = state.constants, contexts.shape[1]
-    arm, widest = 0, -1.0
-    for k in range(contexts.shape[0]):
-        width = quadratic_form(state.coverage, contexts[k])
-        if width > widest:
-            arm, widest = k, width
-    explores = widest >= criterion_threshold(state)
-    if not explores:
-        arm = _most_promising(state, contexts)
-    remember_arm(contexts, arm, memo)
-    # The paper weights rows at theta_o; any public point will do, and the newest one is the best.
-    newest = state.exploit.theta if state.exploit.calls[()] > 0 and not constants.paper_sets else state.explore.theta
-    weight = derivative(constants.link, dot(contexts[arm], newest)) / constants.weight_divisor
-    memo[dim + EXPLORES] = 1.0 if explores else 0.0
-    # Clipped to its public maximum: the sensitivity bound must hold always, not with high probability.
-    memo[dim + WEIGHT] = min(1.0, weight / constants.weight_max)
-    return arm
-
-
-@inlined_kernel
-def _most_promising(state: JointState, contexts: FloatArray) -> int:
+def _most_promising(state: JointState, contexts: FloatArray) -> IntArray:
     """Eliminate by the bounds around theta_o, then maximise the bound around theta_tau (eqs. ucb_o, lcb_o, ucb)."""
-    explore, exploit, wide = state.explore, state.exploit, state.constants.width_explore
-    lower = -np.inf
-    for k in range(contexts.shape[0]):
-        width = wide * math.sqrt(max(0.0, quadratic_form(explore.spread, contexts[k])))
-        lower = max(lower, dot(contexts[k], explore.theta) - width)
-    arm, best = 0, -np.inf
-    for k in range(contexts.shape[0]):
-        width = wide * math.sqrt(max(0.0, quadratic_form(explore.spread, contexts[k])))
-        if dot(contexts[k], explore.theta) + width < lower:
-            continue
-        bonus = state.constants.width * math.sqrt(max(0.0, quadratic_form(exploit.spread, contexts[k])))
-        score = dot(contexts[k], exploit.theta) + bonus
-        if score > best:
-            arm, best = k, score
-    return arm
+    rows, shape = contexts.reshape(-1, contexts.shape[2]), contexts.shape[:2]
+    lower, upper = (bound.reshape(shape) for bound in state.explore.bounds(rows, state.constants.width_explore))
+    promise = state.exploit.bounds(rows, state.constants.width)[1].reshape(shape)
+    ruled_out = upper < lower.max(axis=1, keepdims=True)
+    return np.asarray(np.where(ruled_out, -np.inf, promise).argmax(axis=1))
 
 
-@kernel
-def _learn(state: JointState, memo: FloatArray, reward: float) -> None:
-    dim = state.coverage.shape[0]
-    x = memo[:dim]
-    half = state.stream.released.shape[0] // 2
-    explores = memo[dim + EXPLORES] > 0.0
-    contribute_outer(state.stream, 0 if explores else half, 1.0 if explores else memo[dim + WEIGHT], x)
-    append_row(state.rows, x, reward, EXPLORED if explores else EXPLOITED)
-    if explores:
+def learn(state: JointState, memos: FloatArray, rewards: FloatArray) -> None:
+    """Add x x' of N rewarded rows to V where their round explored, weighted to H elsewhere; keep them for refreshes."""
+    dim, half = state.coverage.shape[0], state.stream.released.size // 2
+    x, explores, weights = memos[:, :dim], memos[:, dim + EXPLORES] > 0.0, memos[:, dim + WEIGHT]
+    contribute_outer(state.stream, 0, np.ones(np.count_nonzero(explores)), x[explores])
+    contribute_outer(state.stream, half, weights[~explores], x[~explores])
+    append_rows(state.rows, x, rewards, np.where(explores, EXPLORED, EXPLOITED).astype(np.uint8))
+    if explores.any():
         state.explored[()] = 1
 
 
-register_steps(JointState, _advance, _choose, _learn, close_stream)
+def advance(state: JointState, fresh: bool, users: int) -> int:
+    """After a release: V and H with their ridge, the inverse of V, and which estimates they have outgrown."""
+    if not fresh:
+        return 0
+    constants, explore, exploit, dim = state.constants, state.explore, state.exploit, state.coverage.shape[0]
+    released, half, eye = state.stream.released, state.stream.released.size // 2, np.eye(dim)
+    v, h, ridge = unpacked(released[:half], dim), unpacked(released[half:], dim), _ridge(state)
+    exploit.design[:] = constants.weight_max * (h + ridge * eye)
+    with one_blas_thread(dim):
+        state.coverage[:], ridge = ridge_inverse(v, ridge)
+        explore.design[:] = v + ridge * eye
+        if constants.paper_sets:
+            explore.spread[:] = state.coverage
+        # The paper's line 9, kept for comparison: refreshes when somebody's own round explored, which others can see.
+        explores = state.explored[()] > 0 if constants.literal else _outgrown(explore, constants.growth)
+        return REFRESH_EXPLORE * explores | REFRESH_EXPLOIT * _outgrown(exploit, constants.growth)
+
+
+def _outgrown(side: Side, growth: float) -> bool:
+    """Whether the released matrix is no longer below ``growth`` times that of the last refresh, in PSD order."""
+    return not is_positive_definite(growth * side.anchor - side.design)
+
+
+STEPS = ArraySteps(choose, learn, advance)

@@ -9,15 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from tacit._compile import as_entry, entry
-from tacit.glm.links import Link, LinkForm
-from tacit.linalg.projection import make_ball, project_ellipsoid_metric
-from tacit.linalg.solve import dot, quadratic_form
+from tacit.glm.links import Link
+from tacit.linalg.ball import into_ball_by_metric
 from tacit.policies.beliefs import GaussianBelief
-from tacit.policies.shuffle.steps import averaged_derivative, averaged_mean
+from tacit.policies.shuffle.steps import averaged_derivative, averaged_mean, score_and_sd
+from tacit.threads import one_blas_thread
 from tacit.typing import FloatArray
-
-_project = as_entry(project_ellipsoid_metric)
 
 _RADIUS_STEPS: Final = 64
 """Radii are rounded up to multiples of R / 64, so that few different messages have to be calibrated."""
@@ -60,30 +57,18 @@ def score_ball(link: Link, theta_norm: float, reward_bound: float) -> ScoreBall:
     return ScoreBall(float(centers[best]), unit * math.ceil(float(radii[best]) / unit + 1e-3))
 
 
-@entry
-def fill_contributions(
-    link: LinkForm,
-    features: FloatArray,
-    rewards: FloatArray,
-    belief: GaussianBelief,
-    weight_max: float,
-    curvature_rows: FloatArray,
-    scores: FloatArray,
-) -> None:
+def contributions(
+    link: Link, features: FloatArray, rewards: FloatArray, belief: GaussianBelief, weight_max: float
+) -> tuple[FloatArray, FloatArray]:
     """Per user sqrt(w) x and (r - m) x, with w = E mu'(<x, Theta>) and m = E mu(<x, Theta>), Theta ~ the belief.
 
     Statistical linearisation: by Stein's lemma the best linear predictor of the reward over Theta is
     m + w <x, Theta - theta>, which stays right on average where the spread is wide and mu bends.
     """
-    theta, spread = belief
-    for i in range(rewards.shape[0]):
-        x = features[i]
-        z, sd = dot(x, theta), math.sqrt(max(0.0, quadratic_form(spread, x)))
-        residual = rewards[i] - averaged_mean(link, z, sd)
-        scale = math.sqrt(min(averaged_derivative(link, z, sd), weight_max))
-        for j in range(x.shape[0]):
-            curvature_rows[i, j] = scale * x[j]
-            scores[i, j] = residual * x[j]
+    z, sd = score_and_sd(belief, features)
+    roots = np.sqrt(np.minimum(averaged_derivative(link, z, sd), weight_max))
+    residuals = rewards - averaged_mean(link, z, sd)
+    return roots[:, np.newaxis] * features, residuals[:, np.newaxis] * features
 
 
 def prior(dim: int, theta_bound: float) -> GaussianBelief:
@@ -105,13 +90,14 @@ def updated(
     in M does to the first term, curvature_sd^2 times the spread's trace.  With C the sum of these, the information
     about theta* is M C^-1 M; earlier batches enter through the belief, as post-processing of their releases.
     """
-    values, basis = np.linalg.eigh(0.5 * (curvature + curvature.T))
-    values = np.maximum(values, 0.0)  # noise may have made them negative
     noise = score_sd**2 + curvature_sd**2 * float(np.trace(belief.covariance))
-    gain = values / np.maximum(values + noise, 1e-300)
-    precision = np.linalg.inv(belief.covariance) + (basis * (values * gain)) @ basis.T
-    precision = 0.5 * (precision + precision.T)
-    spread = np.linalg.inv(precision)
+    with one_blas_thread():
+        values, basis = np.linalg.eigh(0.5 * (curvature + curvature.T))
+        values = np.maximum(values, 0.0)  # noise may have made them negative
+        gain = values / np.maximum(values + noise, 1e-300)
+        precision = np.linalg.inv(belief.covariance) + (basis * (values * gain)) @ basis.T
+        precision = 0.5 * (precision + precision.T)
+        spread = np.linalg.inv(precision)
     theta = belief.theta + spread @ ((basis * gain) @ (basis.T @ score))
-    _project(theta, make_ball(theta.size, theta_bound), precision)
+    theta = into_ball_by_metric(theta, theta_bound, precision)
     return GaussianBelief(theta, 0.5 * (spread + spread.T))

@@ -12,16 +12,13 @@ from typing import Protocol
 
 import numpy as np
 
-from tacit._compile import entry
-from tacit.glm.links import LinkForm, mean
-from tacit.linalg.solve import dot
 from tacit.policies.batch_policy import Sums
 from tacit.policies.batches import BatchRows
 from tacit.policies.beliefs import GaussianBelief
 from tacit.policies.setting import PrivateSetting, Setting
-from tacit.policies.shuffle.estimate import ScoreBall, fill_contributions, score_ball, updated
+from tacit.policies.shuffle.estimate import ScoreBall, contributions, score_ball, updated
 from tacit.policies.shuffle.profiles import ShuffleProfile
-from tacit.policies.shuffle.steps import ShuffleState, arm_weight, estimate_count
+from tacit.policies.shuffle.steps import ShuffleState, arm_weights, estimate, estimate_count
 from tacit.shuffle.domains import Ball, OuterProducts
 from tacit.shuffle.optimizer import definite_metric, gradient_descent
 from tacit.shuffle.paper import paper_rounds
@@ -41,8 +38,7 @@ class Learner(Protocol):
 
 def newest(state: ShuffleState) -> GaussianBelief:
     """The last estimate, or what is believed before the first."""
-    position = estimate_count(state)
-    return GaussianBelief(state.theta[position], state.spread[position])
+    return estimate(state, estimate_count(state))
 
 
 @dataclass(frozen=True)
@@ -61,11 +57,8 @@ class OneNewtonStep:
 
     def estimate(self, state: ShuffleState, rows: BatchRows, sums: Sums) -> GaussianBelief:
         belief = newest(state)
-        features, rewards = rows.features, rows.rewards
-        roots, scores = np.empty_like(features), np.empty_like(features)
-        fill_contributions(
-            self.setting.link.form, features, rewards, belief, self.setting.max_derivative, roots, scores
-        )
+        link, most = self.setting.link, self.setting.max_derivative
+        roots, scores = contributions(link, rows.features, rows.rewards, belief, most)
         center = self._ball(belief).point(belief.theta)
         curvature = sums("curvature", 0, rows.padded(roots))
         # Relative to the ball's center: whoever has no reward sends -center, which is a score of 0.
@@ -96,14 +89,14 @@ class PaperDescent:
     def estimate(self, state: ShuffleState, rows: BatchRows, sums: Sums) -> GaussianBelief:
         setting, profile = self.setting, self.profile
         features, rewards = rows.features, rows.rewards
-        scales = np.array([np.sqrt(arm_weight(state, x)) for x in features])
+        scales = np.sqrt(arm_weights(state, features))
         matrix = sums("matrix", 0, rows.padded(scales[:, None] * features)).values
         metric = definite_metric(matrix, profile.ridge)
         step = iter(range(self._rounds(rows.users)))
 
         def gradient(theta: FloatArray) -> FloatArray:
-            gradients = np.empty_like(features)
-            _fill_gradients(setting.link.form, features, rewards, theta, gradients)
+            residuals = setting.link.mean(features @ theta) - rewards
+            gradients = residuals[:, np.newaxis] * features
             return sums("gradient", next(step), rows.padded(gradients)).values
 
         found = gradient_descent(
@@ -123,14 +116,3 @@ class PaperDescent:
         if budget.unlimited:
             return self.max_rounds
         return min(self.max_rounds, paper_rounds(users, self.setting.dim, budget.epsilon, budget.delta))
-
-
-@entry
-def _fill_gradients(
-    link: LinkForm, features: FloatArray, rewards: FloatArray, theta: FloatArray, out: FloatArray
-) -> None:
-    """Per user (mu(<x, theta>) - r) x."""
-    for i in range(rewards.shape[0]):
-        residual = mean(link, dot(features[i], theta)) - rewards[i]
-        for j in range(theta.shape[0]):
-            out[i, j] = residual * features[i, j]

@@ -33,7 +33,7 @@ from tacit.policies.shuffle.releases import (
     release_sum,
     row_budget,
 )
-from tacit.policies.shuffle.steps import ShuffleConstants, ShuffleState
+from tacit.policies.shuffle.steps import STEPS, ShuffleConstants, ShuffleState
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import PrivacyEvent
 from tacit.privacy.ledger import Ledger
@@ -96,6 +96,7 @@ class ShuffleGLM(BatchPolicy):
     follows_releases = frozenset({"ledger"})  # scores are bounded by the released theta, and charged so
     config: ShuffleConfig
     state: ShuffleState
+    steps = STEPS
     coin_count = 1
     states_propensity = True
 
@@ -118,7 +119,7 @@ class ShuffleGLM(BatchPolicy):
             root=np.eye(setting.dim),
             design_ridge=number(),
             constants=ShuffleConstants(
-                link=setting.link.form,
+                link=setting.link,
                 gamma=profile.gamma,
                 gamma_newest=profile.gamma_newest,
                 weight_max=setting.max_derivative,
@@ -146,9 +147,9 @@ class ShuffleGLM(BatchPolicy):
 
     @property
     def belief(self) -> PointBelief | GaussianBelief:
-        believed = newest(self.state)
+        believed = newest(self._state)
         # In `tuned` its matrix is a covariance, elsewhere the shape of a confidence set.
-        return believed if self.state.constants.averaged else PointBelief(believed.theta)
+        return believed if self._profile.averaged else PointBelief(believed.theta)
 
     @property
     def privacy(self) -> PrivacyReport:

@@ -95,7 +95,7 @@ def _first_batch(setting: Setting, mu: float) -> int:
     ball over mu.
     """
     dim, bound = setting.dim, setting.theta_bound
-    weight = averaged_derivative(setting.link.form, 0.0, bound / math.sqrt(dim))
+    weight = float(averaged_derivative(setting.link, 0.0, bound / math.sqrt(dim)))
     noise = score_ball(setting.link, 0.0, setting.reward_bound).radius / mu
     return math.ceil(10.0 * dim + 4.0 * noise * math.sqrt(dim) ** 3 / (weight * bound))
 

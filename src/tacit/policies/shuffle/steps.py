@@ -1,8 +1,8 @@
-"""State and compiled steps of Algorithm 1.
+"""State and steps of Algorithm 1.
 
 Within a batch nothing but the buffer of rows and the clock changes: the policy of a batch is fixed before its first
-user.  A batch ends after a public number of decisions; its releases are events for the Python side
-(`tacit.policies.batch_policy`).
+user, and arms of many users are chosen at once.  A batch ends after a public number of decisions; its releases are
+events (`tacit.policies.batch_policy`).
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tacit._compile import allocating_kernel, inlined_kernel, kernel
-from tacit.design.g_optimal import g_optimal_design
-from tacit.glm.links import LinkForm, derivative, mean
-from tacit.linalg.solve import dot, quadratic_form
-from tacit.policies.arms import remember_arm
-from tacit.policies.batches import BatchClock, BatchRows, keep_row, remember_batch, tick_batch
-from tacit.policies.steps import register_steps
-from tacit.typing import FloatArray, IntArray, Number, Secret
+from tacit.design.g_optimal import g_optimal_designs
+from tacit.glm.links import Link
+from tacit.policies.batches import BatchClock, BatchRows, keep_rows, remember_arms, tick_batch
+from tacit.policies.beliefs import GaussianBelief
+from tacit.policies.steps import ArraySteps
+from tacit.threads import one_blas_thread
+from tacit.typing import BoolArray, FloatArray, IntArray, Number, Secret
 
 WARM_UP: Final = 1
 """Line of the first batch's estimate, theta_1, by which `theory` scales arms."""
@@ -28,7 +27,7 @@ WARM_UP: Final = 1
 class ShuffleConstants(NamedTuple):
     """Public numbers that the steps read."""
 
-    link: LinkForm
+    link: Link
     gamma: float
     """Width around estimates of earlier batches."""
     gamma_newest: float
@@ -60,115 +59,110 @@ class ShuffleState(NamedTuple):
     constants: ShuffleConstants
 
 
-@inlined_kernel
 def estimate_count(state: ShuffleState) -> int:
     """Estimates so far; the newest is the line of this number."""
     return len(state.theta) - 1
 
 
-@kernel
-def _advance(state: ShuffleState, fresh: bool) -> int:
-    return tick_batch(state.batch)
+def advance(state: ShuffleState, fresh: bool, users: int) -> int:
+    """Give the next users their places in the open batch."""
+    return tick_batch(state.batch, users)
 
 
-@kernel
-def averaged_mean(link: LinkForm, z: float, sd: float) -> float:
+def averaged_mean(link: Link, z: FloatArray | float, sd: FloatArray | float) -> FloatArray:
     """E mu(Z) for Z ~ N(z, sd^2), by the three-point rule that is exact up to degree 5."""
     step = math.sqrt(3.0) * sd
-    return (mean(link, z - step) + 4.0 * mean(link, z) + mean(link, z + step)) / 6.0
+    return (link.mean(z - step) + 4.0 * link.mean(z) + link.mean(z + step)) / 6.0
 
 
-@kernel
-def averaged_derivative(link: LinkForm, z: float, sd: float) -> float:
+def averaged_derivative(link: Link, z: FloatArray | float, sd: FloatArray | float) -> FloatArray:
     """E mu'(Z) for Z ~ N(z, sd^2), by the same rule."""
     step = math.sqrt(3.0) * sd
-    return (derivative(link, z - step) + 4.0 * derivative(link, z) + derivative(link, z + step)) / 6.0
+    return (link.derivative(z - step) + 4.0 * link.derivative(z) + link.derivative(z + step)) / 6.0
 
 
-@inlined_kernel
-def arm_weight(state: ShuffleState, x: FloatArray) -> float:
-    """Squared scale of an arm (eqs. arm_scaling, beta_def), never above its public maximum.
+def estimate(state: ShuffleState, batch: int) -> GaussianBelief:
+    """The estimate after a batch; with 0 what is believed before the first."""
+    return GaussianBelief(state.theta[batch], state.spread[batch])
+
+
+def arm_weights(state: ShuffleState, rows: FloatArray) -> FloatArray:
+    """Squared scale of each row's arm (eqs. arm_scaling, beta_def), never above its public maximum.
 
     `theory`: mu'(<x, theta_1>) / beta(x).  `tuned`: mu' averaged over the newest estimate's spread.
     """
     constants, newest = state.constants, estimate_count(state)
+    if newest == 0 and not constants.averaged:
+        return np.ones(len(rows))
+    z, sd = score_and_sd(estimate(state, newest if constants.averaged else WARM_UP), rows)
     if constants.averaged:
-        sd = math.sqrt(max(0.0, quadratic_form(state.spread[newest], x)))
-        weight = averaged_derivative(constants.link, dot(x, state.theta[newest]), sd)
-    elif newest == 0:
-        return 1.0
+        weights = averaged_derivative(constants.link, z, sd)
     else:
-        width = constants.gamma * math.sqrt(max(0.0, quadratic_form(state.spread[WARM_UP], x)))
-        beta = math.exp(constants.beta_rate * min(constants.beta_cap, width))
-        weight = derivative(constants.link, dot(x, state.theta[WARM_UP])) / beta
-    return float(min(weight, constants.weight_max))
+        beta = np.exp(constants.beta_rate * np.minimum(constants.beta_cap, constants.gamma * sd))
+        weights = constants.link.derivative(z) / beta
+    return np.minimum(weights, constants.weight_max)
 
 
-@allocating_kernel
-def surviving_arms(state: ShuffleState, contexts: FloatArray) -> IntArray:
-    """Arms that no earlier batch eliminates: UCB_j(x) >= max_y LCB_j(y) for every j (eqs. ucb_def, lcb_def)."""
-    alive, newest = np.empty(contexts.shape[0], dtype=np.int64), estimate_count(state)
-    widths, scores = np.empty(contexts.shape[0]), np.empty(contexts.shape[0])
-    for arm in range(contexts.shape[0]):
-        alive[arm] = arm
-    for j in range(1, newest + 1):
-        gamma = state.constants.gamma_newest if j == newest else state.constants.gamma
-        lower = -np.inf
-        for k in alive:
-            scores[k] = dot(contexts[k], state.theta[j])
-            widths[k] = gamma * math.sqrt(max(0.0, quadratic_form(state.spread[j], contexts[k])))
-            lower = max(lower, scores[k] - widths[k])
-        kept = 0
-        for k in alive:
-            if scores[k] + widths[k] >= lower:
-                alive[kept] = k
-                kept += 1
-        alive = alive[:kept]
+def score_and_sd(belief: GaussianBelief, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """<x, theta> of each row, and its standard deviation."""
+    return belief.scores(rows), np.sqrt(np.maximum(belief.variances(rows), 0.0))
+
+
+def surviving_arms(state: ShuffleState, contexts: FloatArray) -> BoolArray:
+    """Which arms of each user no earlier batch eliminates, shape (N, K).
+
+    UCB_j(x) >= max_y LCB_j(y) for every j (eqs. ucb_def, lcb_def), where y has survived the batches before j.
+    """
+    shape, newest = contexts.shape[:2], estimate_count(state)
+    rows, alive = contexts.reshape(-1, contexts.shape[2]), np.ones(shape, dtype=bool)
+    for batch in range(1, newest + 1):
+        gamma = state.constants.gamma_newest if batch == newest else state.constants.gamma
+        scores, sds = score_and_sd(estimate(state, batch), rows)
+        widths = gamma * sds
+        floor = np.where(alive, (scores - widths).reshape(shape), -np.inf).max(axis=1, keepdims=True)
+        alive &= (scores + widths).reshape(shape) >= floor
     return alive
 
 
-@allocating_kernel
-def _choose(state: ShuffleState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
-    alive = surviving_arms(state, contexts)
-    arm = alive[0]
-    if alive.shape[0] > 1:
-        arm = alive[_sample_design(state, contexts, alive, coins)]
-    else:
-        coins[0] = 1.0
-    remember_arm(contexts, arm, memo)
-    remember_batch(state.batch, memo)
-    return int(arm)
+def choose(state: ShuffleState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
+    """Draw an arm of each user from the G-optimal design over the survivors; one that survives alone is taken.
 
-
-@inlined_kernel
-def _sample_design(state: ShuffleState, contexts: FloatArray, alive: IntArray, coins: FloatArray) -> int:
-    """Position of an arm drawn from the G-optimal design over the scaled survivors (line g_opt_sampling_glm).
-
-    The coin is spent: what it leaves is the probability of that arm.
+    A coin is spent: what it leaves is the probability of the arm.
     """
-    dim = contexts.shape[1]
-    scaled, weights = np.zeros((alive.shape[0], dim)), np.empty(alive.shape[0])
-    for position in range(alive.shape[0]):
-        x = contexts[alive[position]]
-        scale = math.sqrt(arm_weight(state, x))
-        for i in range(dim):
-            for j in range(dim):
-                scaled[position, i] += scale * state.root[i, j] * x[j]
-    g_optimal_design(scaled, state.design_ridge[()], weights)
-    drawn, below = 0, 0.0
-    for position in range(alive.shape[0]):
-        if weights[position] > 0.0:
-            drawn = position
-            below += weights[position]
-            if coins[0] < below:
-                break
-    coins[0] = weights[drawn]
-    return drawn
+    with one_blas_thread():
+        alive = surviving_arms(state, contexts)
+        arms: IntArray = alive.argmax(axis=1)
+        propensities = np.ones(len(contexts))
+        several = np.flatnonzero(np.count_nonzero(alive, axis=1) > 1)
+        if several.size:
+            drawn = _drawn(state, contexts[several], alive[several], coins[several, 0])
+            arms[several], propensities[several] = drawn
+    coins[:, 0] = propensities
+    remember_arms(state.batch, contexts, arms, memos)
+    return np.asarray(arms)
 
 
-@kernel
-def _learn(state: ShuffleState, memo: FloatArray, reward: float) -> None:
-    keep_row(state.batch, state.rows, memo, reward)
+def _drawn(
+    state: ShuffleState, contexts: FloatArray, alive: BoolArray, coins: FloatArray
+) -> tuple[IntArray, FloatArray]:
+    """Arms drawn from the G-optimal designs over the scaled survivors (line g_opt_sampling_glm), and how likely."""
+    users, count, dim = contexts.shape
+    scale = np.sqrt(arm_weights(state, contexts.reshape(-1, dim))).reshape(users, count) * alive
+    # An arm that was eliminated is a row of zeros: it gets no weight.
+    weights = g_optimal_designs(
+        scale[:, :, np.newaxis] * (contexts @ state.root.T), float(state.design_ridge[()])
+    ).weights
+    below = np.cumsum(weights, axis=1)
+    last = count - 1 - (weights[:, ::-1] > 0.0).argmax(axis=1)  # where rounding leaves the sum below the coin
+    drawn = np.where(coins < below[:, -1], (coins[:, np.newaxis] < below).argmax(axis=1), last)
+    lines = np.arange(users)
+    # Where all survivors are zeros the design has nothing to weigh: the first of them.
+    return np.where(alive[lines, drawn], drawn, alive.argmax(axis=1)), weights[lines, drawn]
 
 
-register_steps(ShuffleState, _advance, _choose, _learn)
+def learn(state: ShuffleState, memos: FloatArray, rewards: FloatArray) -> None:
+    """Keep the rows of the open batch until it closes."""
+    keep_rows(state.batch, state.rows, memos, rewards)
+
+
+STEPS = ArraySteps(choose, learn, advance)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 
 from tacit._validate import nonnegative, positive, share
 from tacit.errors import InvalidInput
-from tacit.estimation.linearised import LinearisedRow, best_row, blended_weight, row_with_scale
+from tacit.estimation.linearised import LinearisedRow, best_row, blended_weights, row_with_scale
 from tacit.features.support import Support
 from tacit.linalg.blocks import make_blocks
 from tacit.policies.beliefs import BlockBelief, GaussianBelief
@@ -23,12 +23,11 @@ from tacit.policies.continual_policy import ContinualConfig, ContinualPolicy
 from tacit.policies.notices import size_notices
 from tacit.policies.setting import Setting
 from tacit.policies.state import size_in_bytes
-from tacit.policies.stream.block_steps import BlockState, make_flat_room
-from tacit.policies.stream.estimate import StreamConstants, make_room
-from tacit.policies.stream.steps import StreamState
+from tacit.policies.stream.estimate import StreamConstants
+from tacit.policies.stream.steps import STEPS, StreamState
 from tacit.privacy.continual import ContinualRelease
 from tacit.privacy.geometric import no_public_rows
-from tacit.typing import count, number
+from tacit.typing import count
 
 
 @configuration
@@ -99,34 +98,30 @@ class StreamGLM(ContinualPolicy):
     config_type = StreamConfig
     config: StreamConfig
 
-    def _make_state(self) -> StreamState | BlockState:
+    steps = STEPS
+
+    def _make_state(self) -> StreamState:
         constants, support = self._constants(), self.support
-        variance = constants.width**2 / constants.prior
-        shared: dict[str, Any] = {
-            "stream": self._open_stream(),
-            "played": no_public_rows(support.size),
-            "theta": np.zeros(support.dim),
-            "widest": number(math.sqrt(variance) * (1.0 + 1e-9)),
-            "ticks": count(),
-            "solve_at": count(),
-            "unsolved": count(),
-            "axis": np.zeros(support.size),
-            "constants": constants,
-        }
-        if support.dense:
-            start, room = np.eye(support.dim), make_room(support.dim)
-            return StreamState(posterior=start / constants.prior, covariance=start * variance, work=room, **shared)
-        sizes = np.diff(support.starts).tolist()
-        squares = np.concatenate([np.eye(size).ravel() for size in sizes])
-        blocks, flat = make_blocks(support.starts, support.pairs), make_flat_room(max(sizes))
-        return BlockState(
-            posterior=squares / constants.prior, covariance=squares * variance, work=flat, blocks=blocks, **shared
+        squares = np.concatenate([np.eye(size).ravel() for size in np.diff(support.starts).tolist()])
+        start = squares.reshape(support.dim, support.dim) if support.dense else squares
+        blocks, groups = make_blocks(support.starts, support.pairs)
+        return StreamState(
+            stream=self._open_stream(),
+            played=no_public_rows(support.size),
+            theta=np.zeros(support.dim),
+            posterior=start / constants.prior,
+            covariance=start * constants.width**2 / constants.prior,
+            ticks=count(),
+            solve_at=count(),
+            blocks=blocks,
+            groups=groups,
+            constants=constants,
         )
 
     def _constants(self) -> StreamConstants:
         setting, config, row = self.setting, self.config, self._row
         return StreamConstants(
-            link=setting.link.form,
+            link=setting.link,
             blend=row.blend,
             scale=row.scale,
             theta_bound=setting.theta_bound,
@@ -167,10 +162,8 @@ class StreamGLM(ContinualPolicy):
     @property
     def belief(self) -> GaussianBelief | BlockBelief:
         """The newest estimate and its covariance."""
-        state = self.state
-        if isinstance(state, BlockState):
-            return BlockBelief(state.theta, state.posterior, state.blocks)
-        return GaussianBelief(state.theta, state.posterior)
+        belief: GaussianBelief | BlockBelief = self._state.belief(self._state.posterior)
+        return belief
 
     def _notices(self) -> tuple[str, ...]:
         largest = int(np.max(np.diff(self.support.starts)))
@@ -226,5 +219,5 @@ def usual_blend(mu: float) -> float:
 def dispersion(setting: Setting, row: LinearisedRow) -> float:
     """phi: the largest variance of a reward per unit of weight, over scores in [-S, S]."""
     scores = np.linspace(-setting.theta_bound, setting.theta_bound, 201)
-    weights = np.array([blended_weight(setting.link.form, row.blend, z) for z in scores])
+    _, weights = blended_weights(setting.link, row.blend, scores)
     return float(np.max(setting.link.variance_bound(scores, setting.reward_bound) / weights))

@@ -1,119 +1,157 @@
-"""State and compiled steps of `stream-glm` where all coordinates can be nonzero together: arms are rows of d numbers.
+"""State and steps of `stream-glm`.
 
 One continual stream releases matrix and score of a linearised regression; the estimate is post-processing of it, made
 anew while it still changes (`tacit.policies.stream.estimate`).  Nothing else is released.
+
+Where some coordinates are never nonzero together, arms are compact rows (`tacit.linalg.blocks`), and entries of x x'
+that are 0 for everybody are not released: they carry no noise, and cost nothing.  Dropping coordinates of a
+contribution is a projection, so that the sensitivity bound of whole rows holds (docs/theory.md#structure).
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
-from tacit._compile import inlined_kernel, kernel
-from tacit.linalg.packing import add_packed_outer, unpack
-from tacit.linalg.projection import project_ball
-from tacit.linalg.solve import dot
-from tacit.policies.arms import remember_arm
-from tacit.policies.beliefs import GaussianBelief, most_promising
-from tacit.policies.steps import close_stream, register_steps
-from tacit.policies.stream.estimate import (
-    SolveRoom,
-    StreamConstants,
-    Uncertainty,
-    count_release,
-    linearised,
-    solve_block,
-    widest_bonus,
+import numpy as np
+
+from tacit.estimation.linearised import blended_weights, length_shares
+from tacit.linalg.blocks import (
+    BlockGroup,
+    Blocks,
+    add_compact_outers,
+    add_compact_rows,
+    check_compact,
+    values_and_places,
 )
-from tacit.privacy.continual import Stream, contribute_outer, contribute_vector, released_variance, unevenness
+from tacit.policies.arms import chosen_rows, into_unit_ball
+from tacit.policies.beliefs import BlockBelief, GaussianBelief, most_promising
+from tacit.policies.steps import ArraySteps
+from tacit.policies.stream.estimate import StreamConstants, Uncertainty, solve_blocks
+from tacit.privacy.continual import Stream, contribute, contribute_outer, released_variance, unevenness
 from tacit.privacy.geometric import PublicMean
-from tacit.privacy.streaming import follow_public
-from tacit.typing import Count, FloatArray, Number
+from tacit.threads import one_blas_thread
+from tacit.typing import Count, FloatArray, IntArray
 
 
 class StreamState(NamedTuple):
     """State of `stream-glm`: the stream, what is made of it, and public constants."""
 
     stream: Stream
-    """w x x', packed, and s y x behind it."""
+    """w x x', packed block by block, and s y x behind it."""
     played: PublicMean
-    """Mean of u u', u the direction of the theta that arms were chosen by: the axes along which H grows."""
+    """Mean of u u' for each block, u the direction of its theta: the axes along which H grows."""
     theta: FloatArray
     posterior: FloatArray
-    """Covariance of theta, from the released statistics and the known noise."""
+    """Covariance of theta, shape (d, d); with several blocks their squares, one after another."""
     covariance: FloatArray
-    """The same with the squared widths of the bonus."""
+    """The posterior covariance with the squared widths of the bonus."""
     ticks: Count
     """Releases so far."""
     solve_at: Count
     """The release at which the estimate is solved anew."""
-    unsolved: Count
-    """Times that rounding kept it from being solved; a function of releases, like the estimate."""
-    widest: Number
-    """No arm's bonus exceeds it."""
-    axis: FloatArray
-    """Room for u u', packed."""
-    work: SolveRoom
+    blocks: Blocks
+    groups: list[BlockGroup]
+    """The blocks by size; with one block, that alone."""
     constants: StreamConstants
 
+    @property
+    def compact(self) -> bool:
+        """Whether rows are compact; else they have d numbers."""
+        return self.posterior.ndim == 1
 
-@kernel
-def _advance(state: StreamState, fresh: bool) -> int:
+    def belief(self, covariance: FloatArray) -> GaussianBelief | BlockBelief:
+        """Theta with a covariance of this state."""
+        if self.compact:
+            return BlockBelief(self.theta, covariance, self.blocks)
+        return GaussianBelief(self.theta, covariance)
+
+
+def choose(state: StreamState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
+    """Choose the arm of the largest score plus bonus for each of N users.
+
+    A memo has the features of the arm and the score at which its row is linearised.  It is that of the decision, and
+    the same in neighbouring worlds.
+    """
+    belief = state.belief(state.covariance)
+    arms = most_promising(belief, contexts)
+    size, bound = contexts.shape[2], state.constants.theta_bound
+    memos[:, :size] = rows = into_unit_ball(chosen_rows(contexts, arms), size // 2 if state.compact else None)
+    memos[:, size] = np.clip(belief.scores(rows), -bound, bound)
+    return arms
+
+
+def learn(state: StreamState, memos: FloatArray, rewards: FloatArray) -> None:
+    """Add the contributions of N rewarded rows to the open leaf.
+
+    A contribution is (w x x', s y x) / |x| with weight w and response y = r - mu(z) + w z (docs/theory.md, "The row").
+    """
+    constants, stream = state.constants, state.stream
+    rows, z = memos[:, :-1], memos[:, -1]
+    mean, weight = blended_weights(constants.link, constants.blend, z)
+    share = length_shares(values_and_places(rows)[0] if state.compact else rows)
+    response = constants.scale * share * (rewards - mean + weight * z)
+    half, grid = stream.released.size - state.theta.size, stream.constants.grid
+    if state.compact:
+        check_compact(rows, state.theta.size)
+        add_compact_outers(state.blocks, rows, share * weight, grid, stream.leaf)
+        add_compact_rows(rows, response, grid, stream.leaf[half:])
+    else:
+        contribute_outer(stream, 0, share * weight, rows)
+        contribute(stream, half, response[:, np.newaxis] * rows)
+
+
+def advance(state: StreamState, fresh: bool, users: int) -> int:
+    """After a release: take in the axes that were played, and make the estimate anew.
+
+    Where every tick releases, sums change by 1 / t: a solve for each percent keeps the cost of a round flat.  Geometric
+    leaves are as rare as that by themselves.
+    """
     if fresh:
-        due = count_release(state.ticks, state.solve_at, state.constants.patience)
-        _remember_axis(state)
-        if due:
+        ticks = int(state.ticks[()]) + 1
+        state.ticks[()] = ticks
+        stream = state.stream
+        stream.mechanism.follow_public(int(stream.closed[()]), ticks, state.played, _axes(state))
+        if ticks >= state.solve_at[()]:
+            state.solve_at[()] = ticks + 1 + int(ticks / state.constants.patience)
             solve(state)
     return 0
 
 
-@inlined_kernel
-def _remember_axis(state: StreamState) -> None:
-    """Arms of the leaf that was just closed were chosen by theta: they point along it more than across."""
-    theta, axis = state.theta, state.axis
-    squared = dot(theta, theta)
-    for i in range(axis.shape[0]):
-        axis[i] = 0.0
-    if squared > 0.0:
-        add_packed_outer(1.0 / squared, theta, axis)
-    follow_public(state.stream.mechanism, state.stream.closed, state.ticks[()], state.played, axis)
+def _axes(state: StreamState) -> FloatArray:
+    """u u' of each block, packed: arms of a leaf were chosen by theta, and point along it more than across."""
+    packed = np.zeros(state.played.mean.size)
+    for group in state.groups:
+        theta = state.theta[group.coordinates]
+        squared = np.vecdot(theta, theta)
+        direction = theta / np.sqrt(np.where(squared > 0.0, squared, 1.0))[:, np.newaxis]
+        allowed = group.factor > 0.0
+        outer = direction[:, :, np.newaxis] * direction[:, np.newaxis, :]
+        packed[group.table[allowed]] = outer[allowed] / group.factor[allowed]
+    return packed
 
 
-@inlined_kernel
 def solve(state: StreamState) -> None:
-    """The estimate that the newest release makes of theta, and how uncertain it is."""
-    constants, sums, dim = state.constants, state.stream.released, state.theta.shape[0]
-    half, score = sums.shape[0] - dim, state.work.score
-    unpack(sums[:half], state.work.h)
-    unpack(state.played.mean, state.work.axes)
-    for i in range(dim):
-        score[i] = sums[half + i] / constants.scale
-    known = Uncertainty(constants.dispersion * unevenness(state.stream), released_variance(state.stream), float(half))
-    if not solve_block(constants, known, state.work, state.theta, state.posterior, state.covariance):
-        state.unsolved[()] += 1
-        return
-    project_ball(state.theta, constants.theta_bound)
-    state.widest[()] = widest_bonus(state.covariance)
+    """Make the estimate of every block from its part of the newest release; together they keep theta's bound."""
+    constants, sums, dim = state.constants, state.stream.released, state.theta.size
+    half, theta = sums.size - dim, np.empty(dim)
+    known = Uncertainty(constants.dispersion * unevenness(state.stream), released_variance(state.stream))
+    posterior, covariance = state.posterior.reshape(-1), state.covariance.reshape(-1)
+    with one_blas_thread(state.groups[-1].coordinates.shape[1]):
+        for group in state.groups:
+            found = solve_blocks(
+                constants,
+                known,
+                group.unpacked(sums),
+                sums[half + group.coordinates] / constants.scale,
+                group.unpacked(state.played.mean),
+                state.theta[group.coordinates],
+                group.entries,
+            )
+            theta[group.coordinates] = found.theta
+            posterior[group.squares], covariance[group.squares] = found.covariance, found.optimistic
+    length = math.sqrt(float(theta @ theta))
+    state.theta[:] = theta * min(1.0, constants.theta_bound / length) if length > 0.0 else 0.0
 
 
-@kernel
-def _choose(state: StreamState, contexts: FloatArray, coins: FloatArray, memo: FloatArray) -> int:
-    arm = most_promising(GaussianBelief(state.theta, state.covariance), state.widest[()], contexts)
-    remember_arm(contexts, arm, memo)
-    # Behind the features: the score at which the row is linearised.  It is that of the decision, and the same in
-    # neighbouring worlds.
-    dim = state.theta.shape[0]
-    bound = state.constants.theta_bound
-    memo[dim] = min(max(dot(memo[:dim], state.theta), -bound), bound)
-    return arm
-
-
-@kernel
-def _learn(state: StreamState, memo: FloatArray, reward: float) -> None:
-    dim = state.theta.shape[0]
-    x = memo[:dim]
-    weight, response = linearised(state.constants, x, float(memo[dim]), reward)
-    contribute_outer(state.stream, 0, weight, x)
-    contribute_vector(state.stream, state.stream.released.shape[0] - dim, state.constants.scale * response, x)
-
-
-register_steps(StreamState, _advance, _choose, _learn, close_stream)
+STEPS = ArraySteps(choose, learn, advance)

@@ -1,0 +1,133 @@
+"""Private policies that learn from sums: the author states the idea, and the machine follows.
+
+A subclass of `SumPolicy` says what a user contributes and how large that can be, what is made of noisy sums, and how an
+arm is chosen by that.  Sensitivity, noise, ledger, clock, one life, log, recovery and audit come from there.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from tacit.policies.arms import chosen_rows, into_unit_ball
+from tacit.policies.continual_policy import ContinualPolicy
+from tacit.policies.steps import ArraySteps
+from tacit.privacy.continual import ContinualRelease, Stream, contribute, released_variance
+from tacit.typing import Count, FloatArray, IntArray, count
+
+
+class Contribution(NamedTuple):
+    """What one user adds to the sums that are released."""
+
+    size: int
+    """How many numbers."""
+    norm: float
+    """Bound on their Euclidean norm; longer ones are shortened to it."""
+    distance: float
+    """Bound on the Euclidean distance of two users' contributions; at most twice the norm."""
+
+
+class SumConstants(NamedTuple):
+    """The author's functions, and the bound that contributions are kept to."""
+
+    norm: float
+    contribute: Callable[[FloatArray, FloatArray], FloatArray]
+    solve: Callable[[FloatArray, float, int], FloatArray]
+    choose: Callable[[FloatArray, FloatArray, FloatArray], IntArray]
+
+
+class SumState(NamedTuple):
+    """The stream of sums, and what was made of its newest release."""
+
+    stream: Stream
+    estimate: FloatArray
+    decisions: Count
+    constants: SumConstants
+
+
+def _choose(state: SumState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
+    arms = state.constants.choose(state.estimate, contexts, coins)
+    memos[:] = into_unit_ball(chosen_rows(contexts, arms))
+    return arms
+
+
+def _learn(state: SumState, memos: FloatArray, rewards: FloatArray) -> None:
+    values = state.constants.contribute(memos, rewards)
+    # Privacy does not rest on the author's arithmetic: what is longer than stated is cut.
+    length, norm = np.sqrt(np.vecdot(values, values)), state.constants.norm
+    share = np.where(length > norm, (1.0 - 1e-15) * norm / np.maximum(length, norm), 1.0)
+    contribute(state.stream, 0, share[:, np.newaxis] * values)
+
+
+def _advance(state: SumState, fresh: bool, users: int) -> int:
+    if fresh:
+        noise_sd = math.sqrt(released_variance(state.stream))
+        state.estimate[...] = state.constants.solve(state.stream.released, noise_sd, int(state.decisions[()]))
+    state.decisions[()] += users
+    return 0
+
+
+class SumPolicy(ContinualPolicy):
+    """A policy that chooses by what it makes of noisy sums over its users.
+
+    The sums are released on a public schedule of decisions (option ``factorization``).  A subclass states its
+    ``name`` and ``guarantee = "joint"``, and supplies the four members below; its docstring says under "Formal
+    guarantee" why ``contribution`` holds.
+    """
+
+    steps = ArraySteps(_choose, _learn, _advance)
+
+    @property
+    @abstractmethod
+    def contribution(self) -> Contribution:
+        """Size and bounds of what a user contributes, from public quantities (``self.setting``, ``self.config``)."""
+
+    @abstractmethod
+    def contribute(self, features: FloatArray, rewards: FloatArray) -> FloatArray:
+        """Contributions of N users, shape (N, size).
+
+        ``features`` are those of their arms, shape (N, d), of norm at most 1; ``rewards`` lie in [0, R].
+        """
+
+    @abstractmethod
+    def solve(self, sums: FloatArray, noise_sd: float, decisions: int) -> FloatArray:
+        """What arms are chosen by, an array of any shape that stays the same.
+
+        ``sums`` are those over all users so far, each with noise of standard deviation ``noise_sd``, and 0 before the
+        first release.
+        """
+
+    @abstractmethod
+    def choose(self, estimate: FloatArray, contexts: FloatArray, coins: FloatArray) -> IntArray:
+        """An arm for each of N users, whose arms are ``contexts``, shape (N, K, d), by the newest ``estimate``.
+
+        ``coins`` are uniform random numbers, shape (N, ``coin_count``); `standard_normals` makes Gaussian ones of them.
+        """
+
+    def _plan(self, horizon: int) -> ContinualRelease:
+        size, norm, distance = self.contribution
+        return self._plan_stream(
+            f"sums of {self.name}",
+            size,
+            horizon,
+            row_bound=max(distance, math.sqrt(2.0) * norm),  # replaced in place, or moved to another leaf
+            row_norm=norm,
+            mu=self.total_mu,
+            factorization="geometric",
+        )
+
+    def _make_state(self) -> SumState:
+        size, norm, _ = self.contribution
+        constants = SumConstants(norm, self.contribute, self.solve, self.choose)
+        estimate = np.array(self.solve(np.zeros(size), 0.0, 0), dtype=np.float64)
+        return SumState(self._open_stream(), estimate, count(), constants)
+
+
+def standard_normals(coins: FloatArray) -> FloatArray:
+    """Gaussian numbers of mean 0 and variance 1, one for each uniform number of ``coins``."""
+    return np.asarray(ndtri(np.maximum(coins, 2.0**-54)))  # 0 would be minus infinity
