@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from benchmarks import ablation
+from workloads import ablation
 
 
 def test_the_table_has_a_line_for_each_variant(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from tests.experiments.test_runner import experiment, timeless
 
-from tacit.errors import InvalidInput, TacitError
+from tacit.errors import InvalidInput, MissingExtra
 from tacit.experiments import engines
 from tacit.experiments.engines import Engine, Joblib, Ray, make_engine
 from tacit.experiments.runner import run_all
 
-needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra tacit[ray]")
+needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra ray")
 
 
 class InOneProcess:
@@ -92,10 +92,10 @@ def test_leaving_ray_early_cancels_what_waits(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_missing_ray_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: str) -> ModuleType:
-        raise ImportError(name)
+        raise ModuleNotFoundError(name, name=name)
 
     monkeypatch.setattr(engines, "import_module", refuse)
-    with pytest.raises(TacitError, match=r"tacit\[ray\]"):
+    with pytest.raises(MissingExtra, match=r"tacit-bandits\[ray\]"):
         list(Ray(1).finished(double, [(1,)]))
     with pytest.raises(InvalidInput, match="joblib, ray"):
         make_engine("spark", 1)

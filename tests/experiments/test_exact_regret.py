@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks import exact_regret
+from workloads import exact_regret
 
 
 def test_both_kinds_of_noise_are_played(capsys: pytest.CaptureFixture[str]) -> None:

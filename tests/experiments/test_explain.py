@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from benchmarks.explain import THETA_NORM, drawn_theta, found, shortest, strongest
+from workloads.explain import THETA_NORM, drawn_theta, found, shortest, strongest
 
 from tacit.environments.records import sampled_contexts
 from tacit.experiments.schemas import EXAMPLES

@@ -34,7 +34,7 @@ def two_armed(rng, setting):
     while True:
         yield np.full((64, 2, setting.dim), 0.1), np.tile([0.5, 0.5 - GAP], (64, 1))
 """
-needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra tacit[ray]")
+needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra ray")
 Writer = Callable[[float], Path]
 
 

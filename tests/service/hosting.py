@@ -53,13 +53,13 @@ class Bench:
 
     def _watch(self) -> None:
         policy = self.host.journal.policy
-        usual = policy._learn_published
+        usual = policy._learn
 
         def learn(memo: FloatArray, reward: float) -> None:
             self.learned.append((memo[:DIM].tobytes(), reward))
             usual(memo, reward)
 
-        policy._learn_published = learn  # type: ignore[method-assign]
+        policy._learn = learn  # type: ignore[method-assign]
 
     def crash(self) -> None:
         """The process is gone; another one claims the journal.  What it was doing to the store is over."""

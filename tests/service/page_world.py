@@ -46,7 +46,7 @@ class RunningService:
 
     def start(self) -> None:
         """Begin, and wait until it listens."""
-        environment = os.environ | {"TACIT_COMPILE": "0"}  # a start without compilation; results are the same
+        environment = dict(os.environ)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tacit", "serve", "--data", str(self._folder), "--port", str(self._port)],
             stdout=subprocess.PIPE,

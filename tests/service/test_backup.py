@@ -154,7 +154,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 
 def test_a_policy_without_privacy_has_no_backup(tmp_path: Path) -> None:
-    with tacit.open(tmp_path / "store", "greedy-mle", dim=2) as policy:
+    with tacit.open_policy(tmp_path / "store", "greedy-mle", dim=2) as policy:
         with pytest.raises(InvalidInput, match="learns from raw data"):
             policy.backup(tmp_path / "backup")
         assert not (tmp_path / "backup").exists()
@@ -223,7 +223,7 @@ def test_an_interrupted_restore_is_not_served_and_a_mode_is_kept(
             restore_store(tmp_path / "backup", store)
         store.close()
     with pytest.raises(StoreDamaged, match="restore the backup again"):
-        tacit.open(tmp_path / "cut", name="p")
+        tacit.open_policy(tmp_path / "cut", name="p")
     store = quick_store(tmp_path / "cut")
     with pytest.raises(StoreDamaged, match="interrupted"):
         Deployment(store)

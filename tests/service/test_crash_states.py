@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from tests.service.crash_states import File, search
 from tests.service.recorded_disk import Event
+
+pytestmark = pytest.mark.slow
 
 
 def test_no_acknowledgement_is_lost() -> None:

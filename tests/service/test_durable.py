@@ -1,4 +1,4 @@
-"""`tacit.open`: whatever ends the process, what was answered is there, and nothing is released a second time."""
+"""`tacit.open_policy`: whatever ends the process, what was answered is there, and nothing is released a second time."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ class Struck(Exception):  # noqa: N818 - reads as a statement
 
 
 @pytest.mark.parametrize("error", [Struck, KeyboardInterrupt, MemoryError, tacit.errors.BudgetExceeded])
-@pytest.mark.parametrize("where", ["_decide", "_decision", "_learn_published"])
+@pytest.mark.parametrize("where", ["_decide", "_handed_out", "_learn"])
 @pytest.mark.parametrize("name", ["stream-glm", "shuffle-linucb", "local-glm"])
 def test_an_interrupted_call_ends_the_policy_and_nothing_answered_is_lost(
     name: str, where: str, error: type[BaseException], tmp_path: Path
@@ -238,7 +238,7 @@ def test_an_interrupted_call_ends_the_policy_and_nothing_answered_is_lost(
         raise error("struck")
 
     setattr(inside(policy), where, strike)
-    rewarding = where == "_learn_published"
+    rewarding = where == "_learn"
     with pytest.raises(error):
         _ = policy.update(decision, 1.0) if rewarding else policy.select(np.eye(DIM))  # type: ignore[func-returns-value]
     _refuses_everything(policy)
@@ -350,7 +350,7 @@ def test_a_signal_at_any_line_shows_nothing_that_a_crash_could_take_back(call: s
         shutil.rmtree(folder)
         if not where:
             break
-    assert reached >= {"journal.py", "policy.py", "packing.py", "sqlite_store.py", "decision.py"}
+    assert reached >= {"journal.py", "policy.py", "sqlite_store.py", "decision.py"}
 
 
 def test_another_thread_never_sees_what_is_not_committed(tmp_path: Path) -> None:
@@ -450,60 +450,60 @@ def test_bad_input_changes_nothing_and_is_survived(name: str, tmp_path: Path) ->
 
 
 def test_other_arguments_are_refused_by_name(tmp_path: Path) -> None:
-    with tacit.open(tmp_path, "stream-glm", dim=2, epsilon=1.0, delta=1e-6):
+    with tacit.open_policy(tmp_path, "stream-glm", dim=2, epsilon=1.0, delta=1e-6):
         pass
     with pytest.raises(JournalExists, match=r"was begun with epsilon=1.0, not 2.0; delta=1e-06, not 1e-07"):
-        tacit.open(tmp_path, "stream-glm", dim=2, epsilon=2.0, delta=1e-7)
+        tacit.open_policy(tmp_path, "stream-glm", dim=2, epsilon=2.0, delta=1e-7)
     with pytest.raises(JournalExists, match="is stream-glm, not joint-glm"):
-        tacit.open(tmp_path, "joint-glm", dim=2, epsilon=1.0, delta=1e-6, horizon=10)
+        tacit.open_policy(tmp_path, "joint-glm", dim=2, epsilon=1.0, delta=1e-6, horizon=10)
     with pytest.raises(JournalExists, match="seed"):
-        tacit.open(tmp_path, "stream-glm", dim=2, epsilon=1.0, delta=1e-6, seed=1)
+        tacit.open_policy(tmp_path, "stream-glm", dim=2, epsilon=1.0, delta=1e-6, seed=1)
     with pytest.raises(InvalidInput, match="say which policy these arguments are for: dim"):
-        tacit.open(tmp_path, dim=2)
+        tacit.open_policy(tmp_path, dim=2)
     with pytest.raises(InvalidInput, match="epsilonn"):
-        tacit.open(tmp_path, "stream-glm", dim=2, epsilonn=1.0, delta=1e-6)
-    with tacit.open(tmp_path, "stream-glm", dim=2, epsilon=1, delta=1e-6, theta_bound=1.0) as policy:  # a default
+        tacit.open_policy(tmp_path, "stream-glm", dim=2, epsilonn=1.0, delta=1e-6)
+    with tacit.open_policy(tmp_path, "stream-glm", dim=2, epsilon=1, delta=1e-6, theta_bound=1.0) as policy:
         assert policy.decisions == 0
 
 
 @pytest.mark.parametrize("name", PRIVATE)
 def test_noise_that_somebody_knows_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="seed must be left out"):
-        tacit.open(tmp_path, name, **arguments(name, seed=1))
+        tacit.open_policy(tmp_path, name, **arguments(name, seed=1))
     with pytest.raises(InvalidInput, match="noise='fast' is for simulations"):
-        tacit.open(tmp_path, name, **arguments(name, noise="fast"))
+        tacit.open_policy(tmp_path, name, **arguments(name, noise="fast"))
     with pytest.raises(UnknownJournal):
-        tacit.open(tmp_path)  # and nothing was begun
+        tacit.open_policy(tmp_path)  # and nothing was begun
 
 
 def test_the_profile_that_leaks_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="profile='paper' leaks"):
-        tacit.open(tmp_path, "joint-glm", **arguments("joint-glm", profile="paper"))
+        tacit.open_policy(tmp_path, "joint-glm", **arguments("joint-glm", profile="paper"))
 
 
 def test_several_policies_of_one_folder(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        with tacit.open(tmp_path, "random", name=name, dim=2) as policy:
+        with tacit.open_policy(tmp_path, "random", name=name, dim=2) as policy:
             for _ in range(3 if name == "a" else 5):
                 policy.select(np.eye(2))
     for name, expected in (("a", 3), ("b", 5)):
-        with tacit.open(tmp_path, name=name) as policy:
+        with tacit.open_policy(tmp_path, name=name) as policy:
             assert policy.decisions == expected
     with pytest.raises(UnknownJournal, match="no policy named 'policy'; it holds a, b: say which policy to begin"):
-        tacit.open(tmp_path)
+        tacit.open_policy(tmp_path)
     for bad in ("", "a/b", "../a", "x" * 65, "-a", ".a", "a b", "ä"):
         with pytest.raises(InvalidInput, match="name must be 1 to 64"):
-            tacit.open(tmp_path, "random", name=bad, dim=2)
+            tacit.open_policy(tmp_path, "random", name=bad, dim=2)
 
 
 def test_a_folder_belongs_to_one_opener(tmp_path: Path) -> None:
-    with tacit.open(tmp_path, "random", dim=2), pytest.raises(StoreInUse):
-        tacit.open(tmp_path)
-    with tacit.open(tmp_path):  # a refused call left no lock behind
+    with tacit.open_policy(tmp_path, "random", dim=2), pytest.raises(StoreInUse):
+        tacit.open_policy(tmp_path)
+    with tacit.open_policy(tmp_path):  # a refused call left no lock behind
         pass
     with pytest.raises(InvalidInput):
-        tacit.open(tmp_path, "stream-glm", dim=-1, name="other", epsilon=1.0, delta=1e-6)
-    with tacit.open(tmp_path):
+        tacit.open_policy(tmp_path, "stream-glm", dim=-1, name="other", epsilon=1.0, delta=1e-6)
+    with tacit.open_policy(tmp_path):
         pass
 
 
@@ -544,12 +544,12 @@ def test_close_erases_the_rows(name: str, tmp_path: Path) -> None:
     policy.close()
     kept = 30 if name in ("joint-glm", "shuffle-glm") else 0  # whose state keeps rows until they are released
     assert sum(memo in _files(tmp_path) for memo in memos) == kept
-    with tacit.open(tmp_path) as again:
+    with tacit.open_policy(tmp_path) as again:
         assert again.decisions == 30
 
 
 def test_after_a_close_nothing_works(tmp_path: Path) -> None:
-    policy = tacit.open(tmp_path, "stream-glm", dim=DIM, epsilon=1.0, delta=1e-6)
+    policy = tacit.open_policy(tmp_path, "stream-glm", dim=DIM, epsilon=1.0, delta=1e-6)
     decision = policy.select(np.eye(DIM))
     held = inside(policy)
     policy.close()
@@ -559,7 +559,7 @@ def test_after_a_close_nothing_works(tmp_path: Path) -> None:
     with pytest.raises(StoreFailed, match="it was closed"):
         held.select(np.eye(DIM))  # whoever kept the policy itself cannot go on with it either
     policy.close()
-    with tacit.open(tmp_path) as again:
+    with tacit.open_policy(tmp_path) as again:
         again.update(decision, 1.0)
         with pytest.raises(UnknownDecision):
             again.update(decision.id + 1, 1.0)
@@ -598,7 +598,7 @@ def test_many_threads_lose_nothing(tmp_path: Path) -> None:
 def test_a_policy_without_privacy_shows_no_estimate(tmp_path: Path) -> None:
     """Its estimate is raw data, and it has none under this name: words, not an AttributeError."""
     with (
-        tacit.open(tmp_path, "greedy-mle", dim=DIM) as policy,
+        tacit.open_policy(tmp_path, "greedy-mle", dim=DIM) as policy,
         pytest.raises(InvalidInput, match="learns from raw data"),
     ):
         policy.estimate  # noqa: B018

@@ -6,9 +6,11 @@ import pytest
 
 from tests.service.postgres_server import Server
 
+pytestmark = pytest.mark.slow
+
 
 def test_paused_owners_answer_nothing_that_was_not_committed(database: str) -> None:
-    from benchmarks.fencing import campaign
+    from workloads.fencing import campaign
 
     found = campaign(database, rounds=6)
     assert found.answers > 50
@@ -17,7 +19,7 @@ def test_paused_owners_answer_nothing_that_was_not_committed(database: str) -> N
 
 @pytest.mark.parametrize("mutant", ["answers-first", "unfenced"])
 def test_campaign_finds_owners_that_do(postgres: Server, mutant: str) -> None:
-    from benchmarks.fencing import campaign
+    from workloads.fencing import campaign
 
     for seed in range(1, 40):  # a pause may miss the moment that matters, the more often the slower the machine is
         with postgres.database() as url:

@@ -1,15 +1,26 @@
-"""kill -9 under load without HTTP, a short form of `python -m benchmarks.kills host`."""
+"""kill -9 under load without HTTP, a short form of `python -m workloads.kills host`."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
-from benchmarks.kills.hosted import campaign
-from benchmarks.kills.served import ENOUGH
+import pytest
+from workloads.kills.hosted import campaign
+from workloads.kills.served import ENOUGH
+
+pytestmark = pytest.mark.slow
 
 
 def test_hosts_that_are_killed_again_and_again(tmp_path: Path) -> None:
-    found = campaign(tmp_path, kills=8, seed=2, most=200)
-    assert found.wrong == []
-    assert found.kills.total() >= 8
-    assert min(found.decisions, found.rewards, found.releases, found.entries) > ENOUGH
+    """What a life gets done before it is killed is a matter of the machine: more follow until it is enough."""
+    done = Counter[str]()
+    for number in range(20):
+        (folder := tmp_path / str(number)).mkdir()
+        found = campaign(folder, kills=8, seed=2 + number, most=200)
+        assert found.wrong == []
+        assert found.kills.total() >= 8
+        done += Counter({name: getattr(found, name) for name in ("decisions", "rewards", "releases", "entries")})
+        if len(done) == 4 and min(done.values()) > ENOUGH:
+            return
+    pytest.fail(f"too little was done: {done}")

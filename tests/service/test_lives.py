@@ -223,11 +223,11 @@ def test_siblings_count_alike(tmp_path: Path) -> None:
 
 
 def test_a_policy_that_counts_users_is_served_and_nothing_else(tmp_path: Path) -> None:
-    """`tacit.open` knows no users: decisions made through it would not be counted."""
+    """`tacit.open_policy` knows no users: decisions made through it would not be counted."""
     bench = Bench(tmp_path / "store", "stream-glm", **SERVED)
     bench.close()
     with pytest.raises(InvalidInput, match="counts its users"):
-        tacit.open(tmp_path / "store", name="p")
+        tacit.open_policy(tmp_path / "store", name="p")
     store = quick_store(tmp_path / "store")
     assert Deployment(store).get("p").terms.user_level
     store.close()

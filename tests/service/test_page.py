@@ -20,6 +20,8 @@ from tests.service.browser import chromium
 from tests.service.page_world import ARTICLES, PATIENCE, QUESTION, RunningService, Visit, visiting
 from tests.service.parts import quick_store
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAGE = files("tacit.service") / "page"
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text()

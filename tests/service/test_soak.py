@@ -1,4 +1,4 @@
-"""The soak in a very short form, and that its verdict sees a leak (``benchmarks/soak.py`` has the long one)."""
+"""The soak in a very short form, and that its verdict sees a leak (``workloads/soak.py`` has the long one)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import soak
-from benchmarks.soak_calls import Heard
-from benchmarks.soak_traffic import BODIES, Waits, due_statuses
-from benchmarks.soak_verdict import BOUNDS, Finding, Sample, draw, flatness, snapshots, table, verdict
+from workloads import soak
+from workloads.soak_calls import Heard
+from workloads.soak_traffic import BODIES, Waits, due_statuses
+from workloads.soak_verdict import BOUNDS, Finding, Sample, draw, flatness, snapshots, table, verdict
 
 from tacit.service.http.hot import DECISIONS
 from tacit.service.load.connection import Reply
 from tacit.service.load.servers import TacitServer
 from tests.service.parts import Clock
+
+pytestmark = pytest.mark.slow
 
 WAITS = Waits(reward=20.0, memory=30.0)
 
@@ -102,7 +104,7 @@ def test_the_table_has_as_many_lines_as_anybody_reads(tmp_path: Path) -> None:
 
 def test_a_pause_is_seen_while_it_lasts_and_is_that_of_whoever_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr("benchmarks.soak_calls.time.perf_counter", clock)
+    monkeypatch.setattr("workloads.soak_calls.time.perf_counter", clock)
     heard = Heard()
     clock.now += 8.0  # nobody waits
     heard.sent()
@@ -141,7 +143,6 @@ def _something_of_everything(report: soak.Report) -> bool:
 
 
 def test_a_soak_of_a_few_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TACIT_COMPILE", "never")
     for number, seconds in enumerate((5.0, 20.0, 60.0)):  # how long it takes until everything happens is the machine's
         plan = soak.Plan(seconds=seconds, rate=200.0, every=0.5, waits=Waits(1.5, 2.5))
         folder = tmp_path / str(number)
@@ -200,7 +201,6 @@ def test_the_exit_code_is_the_verdict(right: bool, tmp_path: Path, monkeypatch: 
 def test_a_service_that_dies_ends_the_soak_with_its_words(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("TACIT_COMPILE", "never")
     usual = soak.sampled
 
     def killed(pid: int, folder: Path, heard: Heard, seconds: float) -> Sample:

@@ -14,13 +14,16 @@ from importlib import import_module
 from itertools import islice
 from typing import Any, Literal, Protocol, get_args
 
-from tacit.errors import InvalidInput, TacitError
+from tacit.errors import InvalidInput
+from tacit.extras import named_extras
 
 EngineName = Literal["joblib", "ray"]
 Task = tuple[Any, ...]
 _ONE_THREAD = {
     f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "BLIS", "VECLIB_MAXIMUM", "NUMBA")
 }
+_STARTS = 5
+"""Times that a cluster on this machine is tried to be started."""
 _QUEUE = 4
 """Tasks handed to Ray for each core: enough to keep it busy, few enough for Ctrl-C to be quick."""
 
@@ -43,7 +46,8 @@ class Joblib:
         if self.jobs == 1 or len(tasks) <= 1:
             yield from (function(*task) for task in tasks)
             return
-        from joblib import Parallel, delayed, parallel_config
+        with named_extras():
+            from joblib import Parallel, delayed, parallel_config
 
         with parallel_config(backend="loky", inner_max_num_threads=1):
             pool = Parallel(n_jobs=self.jobs, return_as="generator_unordered", batch_size=1)
@@ -83,10 +87,8 @@ class Ray:
 
 
 def _ray() -> Any:
-    try:
+    with named_extras():
         return import_module("ray")
-    except ImportError as error:
-        raise TacitError("engine ray needs Ray: pip install 'tacit[ray]'") from error
 
 
 def _connect(ray: Any, jobs: int) -> None:
@@ -96,8 +98,16 @@ def _connect(ray: Any, jobs: int) -> None:
     workers = {"runtime_env": {"env_vars": _ONE_THREAD}}
     if os.environ.get("RAY_ADDRESS"):
         ray.init(address="auto", **quiet, **workers)
-    else:
-        ray.init(num_cpus=jobs, include_dashboard=False, **quiet, **workers)
+        return
+    for left in reversed(range(_STARTS)):
+        try:
+            ray.init(num_cpus=jobs, include_dashboard=False, **quiet, **workers)
+        except Exception as error:  # Ray has no class of its own for it, and waits for 30 seconds, busy machine or not
+            ray.shutdown()
+            if left == 0 or "timed out during startup" not in str(error):
+                raise
+        else:
+            return
 
 
 def make_engine(name: str, jobs: int) -> Engine:

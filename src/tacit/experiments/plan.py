@@ -127,6 +127,28 @@ def plan(
 ) -> Plan:
     """Play the budgets of ``assumptions`` on simulated users, and tell from when on each of them pays.
 
+    Parameters
+    ----------
+    schema : Schema
+        The features of users and arms.
+    assumptions : Assumptions, optional
+        What is asked, and what is assumed of users.
+    runs : int, default 10
+        Runs of each budget; at least 2.
+    seed : int, default 0
+        Seed of all runs.
+    jobs : int, default 1
+        Processes at work.
+    on_run : callable, optional
+        Called with the experiment of each run that has ended.
+
+    Returns
+    -------
+    Plan
+        What is to be expected of each budget, and with noise off.
+
+    Examples
+    --------
     >>> from tacit.experiments.plan import Assumptions, plan
     >>> from tacit.features import Category, Flag, Schema
     >>> schema = Schema(user=[Flag("young")], arm=[Category("topic", ["news", "arts"])], per_arm="topic")

@@ -7,8 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib
 import numpy as np
+
+from tacit.experiments.plan import Plan
+from tacit.experiments.plan_tables import rounded
+from tacit.experiments.results import Row
+from tacit.experiments.tables import epsilon_text
+from tacit.extras import named_extras
+
+with named_extras():
+    import matplotlib
 
 matplotlib.use("Agg")  # no window, whatever the machine has
 
@@ -16,11 +24,6 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-
-from tacit.experiments.plan import Plan
-from tacit.experiments.plan_tables import rounded
-from tacit.experiments.results import Row
-from tacit.experiments.tables import epsilon_text
 
 # Okabe and Ito's colours, without the yellow, which is too faint for lines.
 _BLACK, _ORANGE, _SKY, _GREEN, _BLUE, _RED, _PINK = (

@@ -29,6 +29,7 @@ class Played(NamedTuple):
     regrets: FloatArray
     rewards: FloatArray
     us_per_round: float
+    """Of the policy alone; making the world's rounds does not count."""
     epsilon_spent: float | None
 
 
@@ -45,36 +46,25 @@ def play_once(experiment: Experiment, seed: int, run: int) -> Played:
     world = experiment.environment()
     delivery = Delivery(policy, experiment.arrivals(), world.setting, np.random.default_rng(delay_seed))
     regrets, rewards = np.empty(experiment.horizon), np.empty(experiment.horizon)
-    played, started = 0, time.perf_counter()
+    played, elapsed = 0, 0.0
     for block in world.blocks(np.random.default_rng(world_seed)):
+        started = time.perf_counter()
         arms = delivery.play(block)
+        elapsed += time.perf_counter() - started
         rounds, chosen = slice(played, played + arms.size), (np.arange(arms.size), arms)
         regrets[rounds], rewards[rounds] = block.regrets[chosen], block.rewards[chosen]
         played += arms.size
-    elapsed = time.perf_counter() - started
     spent = policy.ledger.epsilon_spent if isinstance(policy, PrivatePolicy) else None
     return Played(regrets, rewards, 1e6 * elapsed / experiment.horizon, spent)
 
 
 def prepare(experiment: Experiment, rounds: int = 1024) -> None:
-    """Make the policy and play its first rounds: bad settings stop here, and kernels are compiled."""
+    """Make the policy and play its first rounds, so that bad settings stop here."""
     policy = experiment.make_policy(0)
     experiment.arrivals()
     if rounds > 0:
         block = next(experiment.environment().blocks(np.random.default_rng(0)))
         policy.play(block.contexts[:rounds], block.rewards[:rounds])
-
-
-def prepare_all(experiments: list[Experiment], jobs: int, engine: str = "joblib") -> None:
-    """Prepare several experiments at the same time, in the processes that will run them."""
-    tasks = [(load_modules(experiment.modules), experiment) for experiment in experiments]
-    for _ in make_engine(engine, jobs).finished(_prepare_task, tasks):
-        pass
-
-
-def _prepare_task(modules: tuple[Extension, ...], experiment: Experiment) -> None:
-    load_again(modules)
-    prepare(experiment)
 
 
 def run_all(

@@ -105,20 +105,20 @@ class Experiment:
     def make_policy(self, seed: int) -> Policy:
         """A fresh policy, told public constants only."""
         setting = self.environment().setting
-        return make_policy(
-            self.policy,
-            dim=self.dim,
-            features=setting.schema,
-            horizon=self.horizon,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            link=self.link,
-            base_rate=self.base_rate,
-            theta_bound=self.told_bound,
-            reward_bound=setting.largest_reward,
-            seed=seed,
-            **self.options,
-        )
+        told: dict[str, Any] = {
+            "dim": self.dim,
+            "features": setting.schema,
+            "horizon": self.horizon,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "link": self.link,
+            "base_rate": self.base_rate,
+            "theta_bound": self.told_bound,
+            "reward_bound": setting.largest_reward,
+            "seed": seed,
+        }
+        given = {name: value for name, value in told.items() if value is not None}
+        return make_policy(self.policy, **given, **self.options)
 
 
 def _digest(told: Any) -> str:

@@ -59,7 +59,7 @@ class Run(NamedTuple):
 
 
 def measure(experiment: Experiment, repeats: int = 3, seconds: float = RUN_SECONDS) -> Row:
-    """The best of ``repeats`` whole runs, compiled beforehand, and the latency of single calls."""
+    """The best of ``repeats`` whole runs, and the latency of single calls."""
     prepare(experiment, min(experiment.horizon, LATENCY_ROUNDS))
     best, floor_us = whole_run(experiment, seconds), environment_floor(experiment)
     for _ in range(repeats - 1):

@@ -17,9 +17,9 @@ from tacit.service.events import HASH_KEY, HASH_KEY_SIZE, Hashes
 from tacit.service.host import Host, SetMode
 from tacit.service.intake import Intake
 from tacit.service.journal import PolicyJournal, create_journal, described, refuse_unfinished
+from tacit.service.rehearsal import rehearse
 from tacit.service.store import Journal, Store
 from tacit.service.terms import TERMS, Terms, checked_mode
-from tacit.service.warming import rehearse
 
 MOST_ARMS: Final = 1_000
 _WINDOW: Final = 1_000_000

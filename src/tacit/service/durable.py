@@ -1,4 +1,4 @@
-"""`tacit.open`: a policy whose decisions and rewards are on the disk before they are answered."""
+"""`tacit.open_policy`: a policy whose decisions and rewards are on the disk before they are answered."""
 
 from __future__ import annotations
 
@@ -35,20 +35,44 @@ DEFAULT_NAME = "policy"
 def open_policy(
     path: str | Path, policy: str | None = None, *, name: str = DEFAULT_NAME, **arguments: Any
 ) -> DurablePolicy:
-    """Open the policy that is kept in the folder ``path``, or begin one there.
-
-    ``policy`` and ``arguments`` are those of `tacit.make_policy`; where the folder holds the policy already, they may
-    be left out, or must be what it was begun with.  A folder may hold several policies, by ``name``, and belongs to one
-    process at a time.
+    """Open the policy that is kept in a folder, or begin one there.
 
     Every call is committed before it returns: whatever ends the process, what was answered is there when the folder is
     opened again, and nothing that was released is ever drawn a second time.
 
+    Parameters
+    ----------
+    path : str or Path
+        The folder, which is made where it is missing; it belongs to one process at a time.
+    policy : str, optional
+        Name of the policy, as for `tacit.make_policy`.  Where the folder holds the policy already, it may be left out.
+    name : str, default "policy"
+        What the policy is called in the folder, which may hold several.
+    **arguments : Any
+        Arguments of `tacit.make_policy`; those of a policy that is there already may be left out, or must be what it
+        was begun with.
+
+    Returns
+    -------
+    DurablePolicy
+        The policy; closed by ``close`` or at the end of a ``with`` block.
+
+    Raises
+    ------
+    StoreInUse
+        When another process has the folder open.
+    UnknownJournal
+        When the folder holds no policy of that name, and none was named to begin.
+    JournalExists
+        When it was begun as another policy, or with other arguments.
+
+    Examples
+    --------
     >>> import tempfile, numpy as np, tacit
     >>> folder = tempfile.mkdtemp()
-    >>> with tacit.open(folder, "stream-glm", dim=2, epsilon=1.0, delta=1e-6) as policy:
+    >>> with tacit.open_policy(folder, "stream-glm", dim=2, epsilon=1.0, delta=1e-6) as policy:
     ...     decision = policy.select(np.eye(2))
-    >>> with tacit.open(folder) as policy:
+    >>> with tacit.open_policy(folder) as policy:
     ...     policy.update(decision, 1.0)
     ...     policy.decisions
     1
@@ -63,10 +87,30 @@ def open_policy(
 
 
 class DurablePolicy:
-    """A policy in a store of its own; made by `tacit.open`.
+    """A policy in a store of its own; made by `tacit.open_policy`.
 
     Its methods are those of `tacit.Policy`.  It may be used from several threads, and not in a forked process.  After
     an error of the store it refuses every call: open the folder anew.
+
+    Parameters
+    ----------
+    store : Store
+        Where the policy is kept; closed with it.
+    name : str
+        What the policy is called in the store.
+    policy : str or None
+        Name of the policy to begin, as for `tacit.make_policy`; None for one that is there.
+    arguments : dict
+        Arguments of `tacit.make_policy`.
+    snapshot_every : int
+        Entries of the log after which a snapshot takes its place.
+
+    Examples
+    --------
+    >>> import tempfile, tacit
+    >>> policy = tacit.open_policy(tempfile.mkdtemp(), "random", dim=2)
+    >>> policy.update(policy.select([[1.0, 0.0], [0.0, 1.0]]), 1.0)
+    >>> policy.close()
     """
 
     def __init__(
@@ -202,8 +246,8 @@ def _refuse_uncounted(kept: Journal) -> None:
     """Refuse a policy of a service that counts users: decisions made here name none, and would not be counted."""
     if extra_of(kept.config).get(TERMS, {}).get("user_level"):
         raise InvalidInput(
-            f"policy {kept.name!r} counts its users (user_level), which tacit.open does not know: use it through "
-            "tacit serve"
+            f"policy {kept.name!r} counts its users (user_level), which tacit.open_policy does not know: use it "
+            "through tacit serve"
         )
 
 

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from tacit._compile import compile_now
 from tacit._version import __version__
 from tacit.errors import CorruptState, InvalidInput, StoreDamaged, StoreFailed, TacitError
 from tacit.policies.log import Entry, Released
@@ -31,8 +30,6 @@ LONGEST_LOG: Final = 500_000
 _NAMES: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 UNFINISHED: Final = "unfinished"
 """A setting of a store that is being filled, and must not be used if that was interrupted."""
-_WORTH_COMPILING: Final = 2_000
-"""Entries to be replayed for which interpreted kernels would take longer than compiling them."""
 
 
 class PolicyJournal:
@@ -227,8 +224,6 @@ def _recovered(recovery: Recovery) -> Policy:
     """The policy as it was after the last entry."""
     try:
         policy = restore(unpack_snapshot(recovery.snapshot))
-        if recovery.journal.seq - recovery.journal.snapshot_seq > _WORTH_COMPILING:
-            compile_now()
         for entry in recovery.entries:
             policy.replay(unpack_entry(entry))
     except StoreDamaged:

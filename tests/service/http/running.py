@@ -44,7 +44,7 @@ class Running:
             str(config),
         ]
         with self.log.open("w") as words:
-            environment = os.environ | {"TACIT_COMPILE": "never"}
+            environment = dict(os.environ)
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=words, text=True, env=environment)
         assert self.process.stdout is not None
         self.line = self.process.stdout.readline()

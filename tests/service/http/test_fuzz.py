@@ -1,17 +1,17 @@
-"""Requests from the OpenAPI document, valid and broken: a short form of benchmarks/fuzz_service.py."""
+"""Requests from the OpenAPI document, valid and broken: a short form of workloads/fuzz_service.py."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from workloads import fuzz_service as script
 
-from tests.scripts import benchmark
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_nothing_that_is_sent_is_a_fault_of_the_service_or_changes_it_when_refused(tmp_path: Path) -> None:
-    script = benchmark("fuzz_service")
     service = script.Fuzzed(tmp_path)
     try:
         fuzz = script.Fuzz(service, seed=1)

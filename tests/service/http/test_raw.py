@@ -8,13 +8,11 @@ from typing import Any
 
 import httpx
 import pytest
+from workloads import raw_requests as raw
 
-from tests.scripts import benchmark
 from tests.service.http.running import TWO, Running
 from tests.service.http.test_bounds import body, count, raw_request
 from tests.service.http.test_routes import decide
-
-raw = benchmark("raw_requests")
 
 
 @pytest.fixture(scope="module")

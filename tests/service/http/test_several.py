@@ -21,6 +21,8 @@ from tests.service.http.processes import HOP, Load, another, owned, owner_of, pr
 from tests.service.http.running import STREAM, TWO, Running, problem
 from tests.service.postgres_server import Server
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_process_takes_every_request(tmp_path: Path, database: str) -> None:
     with processes(tmp_path, database) as found:

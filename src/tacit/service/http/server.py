@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any, Final, Protocol
 
 import uvicorn
 
-from tacit._compile import compiling_now
 from tacit.errors import InvalidInput
 from tacit.service.deployment import Deployment
 from tacit.service.http.app import App
@@ -27,11 +25,8 @@ from tacit.service.http.state import Service
 from tacit.service.http.threads import finished_in
 from tacit.service.http.writer import Writer
 from tacit.service.sqlite_store import SQLiteStore
-from tacit.service.warming import warm
 
 _BACKLOG: Final = 2_048
-_LONG: Final = 2.0
-"""Seconds after which a start says what it is doing."""
 
 
 class Told(Protocol):
@@ -55,8 +50,7 @@ def serve(options: Options) -> None:
     listener = listen(options)
     folder = Path(options.data)
     log = Log(requests=options.log_requests)
-    with compiling_now():
-        deployment = _opened(folder, options, log)
+    deployment = _opened(folder, options)
     try:
         keyring = Keyring(deployment.store)
         path = first_key(keyring, folder)
@@ -84,23 +78,13 @@ def listen(options: Options) -> socket.socket:
         ) from error
 
 
-def _opened(folder: Path, options: Options, log: Log) -> Deployment:
-    """The deployment, with all kernels of its policies compiled before the first request.
-
-    Policies that are made later begin interpreted and are compiled by another process: nobody waits for them.
-    """
-    started = time.monotonic()
+def _opened(folder: Path, options: Options) -> Deployment:
     store = SQLiteStore(folder)
     try:
-        deployment = Deployment(store, most_arms=options.most_arms)
+        return Deployment(store, most_arms=options.most_arms)
     except BaseException:
         store.close()
         raise
-    for served in deployment.policies.values():
-        if time.monotonic() - started > _LONG:
-            log.say("compiling kernels; `tacit warm` does it ahead of time", policy=served.policy)
-        warm(served.policy, served.config)
-    return deployment
 
 
 def _run(deployment: Deployment, keyring: Keyring, log: Log, options: Options, listener: socket.socket) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from tacit._compile import compiling_now
 from tacit.errors import InvalidInput
 from tacit.service.cluster import Cluster, Read
 from tacit.service.deployment import Deployment
@@ -28,10 +27,8 @@ from tacit.service.http.server import Server, address_of, listen
 from tacit.service.http.state import Service
 from tacit.service.http.threads import finished_in
 from tacit.service.http.writer import Writer, end_process
-from tacit.service.journal import described
 from tacit.service.postgres_store import PostgresStore
 from tacit.service.sharing import View
-from tacit.service.warming import warm
 
 _MODE: Final = 0o700
 _EVERYWHERE: Final = ("0.0.0.0", "::")
@@ -172,8 +169,6 @@ def serve_database(options: Options) -> None:
     folder, log = Path(options.data), Log(requests=options.log_requests)
     folder.mkdir(mode=_MODE, exist_ok=True)
     try:
-        with compiling_now():
-            _warm(options.database)
         process = Process(options, log, address_of(listener, options))
         try:
             _Server(process).run([listener])
@@ -183,16 +178,3 @@ def serve_database(options: Options) -> None:
         listener.close()
         (folder / ADDRESS_FILE).unlink(missing_ok=True)
     log.say("stopped")
-
-
-def _warm(database: str) -> None:
-    """Compile the kernels of all policies before anybody waits for them: a takeover takes seconds.
-
-    Kernels of policies that are younger than this process begin interpreted, as those of new policies do.
-    """
-    store = PostgresStore(database)
-    try:
-        for journal in store.journals():
-            warm(*described(journal.config))
-    finally:
-        store.close()
