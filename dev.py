@@ -84,7 +84,8 @@ def lock() -> None:
         "--python-version",
         "3.11",
     )
-    call(UV, "pip", "compile", "pyproject.toml", "--group", "build", "-o", "requirements/run.txt", *common)
+    run = ("--extra", "lab", "--group", "build", "-o", "requirements/run.txt")
+    call(UV, "pip", "compile", "pyproject.toml", *run, *common)
     call(
         UV,
         "pip",

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
-
-os.environ.setdefault("TACIT_COMPILE", "now")  # before anything is imported that has kernels
 
 from tests.steady import MARK, entropy_of
 
@@ -20,9 +17,20 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("steady")
 
 
+SERVERS = {"postgres", "database"}
+"""Fixtures that start a server."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Register the mark of tests that draw from the operating system; they state their chance to fail."""
     config.addinivalue_line("markers", f"{MARK}: noise comes from the operating system (tests/steady.py)")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests that need a PostgreSQL server as slow; files of other slow tests say so themselves."""
+    for item in items:
+        if SERVERS & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from tacit.extras import DISTRIBUTION
 from tacit.policies.registry import POLICIES
 
 ROOT = Path(__file__).parent.parent
@@ -114,7 +116,7 @@ def test_no_double_dots_in_the_middle_of_a_sentence() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_code_paths_in_the_text_exist(page: Path) -> None:
-    for path in re.findall(r"`((?:src|tests|docs|benchmarks)/[\w./-]+)`", page.read_text()):
+    for path in re.findall(r"`((?:src|tests|docs|benchmarks|workloads)/[\w./-]+)`", page.read_text()):
         assert (ROOT / path).exists(), f"{name_of(page)} names {path}, which does not exist"
 
 
@@ -137,8 +139,25 @@ def test_readme_names_every_policy() -> None:
     assert not missing
 
 
+def test_install_lines_name_the_distribution_and_its_extras() -> None:
+    """`tacit` on a package index is another project."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    files = [*PAGES, ROOT / "dev.py", *(ROOT / "src").rglob("*.py"), *ROOT.rglob("Dockerfile*")]
+    named: list[str] = []
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"(?<![\w-])tacit\[[a-z]", text), f"{name_of(path)} has an extra of another distribution"
+        for line in re.findall(r"(?:pip install|uv add) ([^`\n]*)", text):
+            packages = re.findall(r"(?<![\w./-])tacit[\w-]*", line.partition("&&")[0])
+            assert set(packages) <= {DISTRIBUTION}, f"{name_of(path)} installs {packages}"
+            named += packages
+        asked = re.findall(rf"{DISTRIBUTION}\[([a-z,]+)\]", text)
+        assert {extra for part in asked for extra in part.split(",")} <= set(extras), name_of(path)
+    assert len(named) > 5
+
+
 def test_nothing_speaks_of_one_machine() -> None:
-    folders = ("src", "tests", "docs", "benchmarks", "requirements")
+    folders = ("src", "tests", "docs", "benchmarks", "workloads", "requirements")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md", ".txt")]
     for path in [*files, ROOT / "README.md", ROOT / "pyproject.toml", ROOT / "dev.py"]:
         if path == Path(__file__):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
@@ -174,6 +175,37 @@ def test_the_rules_find_what_they_are_for(code: str, rule: object) -> None:
 def test_a_number_within_a_loop_and_a_number_of_its_own_are_fine() -> None:
     code = "for i in range(3):\n    x = state.theta[0] + i\ny = state.ticks[()]\nz = state.theta[i]"
     assert numbered("some.py", ast.parse(code)) == []
+
+
+def imports_of(room: str, tree: ast.Module) -> list[int]:
+    """Lines that import a package or a module of it, or name such a module in a string."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [node.lineno for alias in node.names if alias.name.partition(".")[0] == room]
+        elif isinstance(node, ast.ImportFrom):
+            found += [node.lineno] * (str(node.module).partition(".")[0] == room)
+        elif isinstance(node, ast.Constant):
+            found += [node.lineno] * bool(re.fullmatch(rf"{room}(\.\w+)+", str(node.value)))
+    return found
+
+
+def test_rooms_import_one_way() -> None:
+    """Benchmarks may use what tests use, never the other way: what both need is in workloads/."""
+    root = SOURCE.parents[1]
+    for room, others in (("tests", ["benchmarks"]), ("workloads", ["benchmarks", "tests"])):
+        for path in (root / room).rglob("*.py"):
+            tree = ast.parse(path.read_text())
+            found = [line for other in others for line in imports_of(other, tree) if path != Path(__file__)]
+            assert found == [], f"{path.relative_to(root)}: lines {found}"
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["import benchmarks.soak", "from benchmarks import soak", "from benchmarks.soak import x", "f('benchmarks.soak')"],
+)
+def test_imports_of_another_room_are_found(code: str) -> None:
+    assert imports_of("benchmarks", ast.parse(code)) == [1]
 
 
 def test_code_that_stands_twice_is_found_whatever_its_names() -> None:

@@ -1,4 +1,14 @@
-"""Contextual bandits that learn from people without exposing them."""
+"""Contextual bandits that learn from people without exposing them.
+
+Begin with `make_policy`, or with a policy's class and its configuration; `open_policy` keeps one on the disk.
+
+Examples
+--------
+>>> import tacit
+>>> policy = tacit.StreamGLM(tacit.StreamConfig(dim=2, epsilon=1.0, delta=1e-6, theta_bound=3.0))
+>>> decision = policy.select([[1.0, 0.0], [0.0, 1.0]])
+>>> policy.update(decision, 1.0)
+"""
 
 from __future__ import annotations
 
@@ -9,22 +19,67 @@ from tacit._version import __version__
 if TYPE_CHECKING:
     from tacit.environments import register_environment
     from tacit.glm.links import register_link
+    from tacit.policies.baselines.b_glincb import BatchedGlinCB, BatchedGlinConfig
+    from tacit.policies.baselines.ecolog import Ecolog, EcologConfig
+    from tacit.policies.baselines.glm_ucb import GlmUcb, GlmUcbConfig
+    from tacit.policies.baselines.gloc import Gloc, GlocConfig
+    from tacit.policies.baselines.greedy_mle import GreedyConfig, GreedyMLE
+    from tacit.policies.baselines.joint_linucb import JointLinConfig, JointLinUcb
+    from tacit.policies.baselines.local_glm import LocalConfig, LocalGLM
+    from tacit.policies.baselines.ofulog_plus import OfulogConfig, OfulogPlus
+    from tacit.policies.baselines.rs_glinucb import RsConfig, RsGlinUcb
+    from tacit.policies.baselines.shuffle_linucb import ShuffleLinConfig, ShuffleLinUcb
+    from tacit.policies.baselines.uniform import UniformRandom
+    from tacit.policies.config import Config, PrivateConfig
     from tacit.policies.decision import Decision
+    from tacit.policies.joint import JointConfig, JointGLM
     from tacit.policies.policy import Policy
     from tacit.policies.private_policy import PrivatePolicy
     from tacit.policies.registry import load, make_policy, policy_class, register_policy, restore
-    from tacit.service.durable import DurablePolicy
-    from tacit.service.durable import open_policy as open
+    from tacit.policies.shuffle import ShuffleConfig, ShuffleGLM
+    from tacit.policies.stream import StreamConfig, StreamGLM
+    from tacit.service.durable import DurablePolicy, open_policy
+
+    open = open_policy
 
 __all__ = [
+    "BatchedGlinCB",
+    "BatchedGlinConfig",
+    "Config",
     "Decision",
     "DurablePolicy",
+    "Ecolog",
+    "EcologConfig",
+    "GlmUcb",
+    "GlmUcbConfig",
+    "Gloc",
+    "GlocConfig",
+    "GreedyConfig",
+    "GreedyMLE",
+    "JointConfig",
+    "JointGLM",
+    "JointLinConfig",
+    "JointLinUcb",
+    "LocalConfig",
+    "LocalGLM",
+    "OfulogConfig",
+    "OfulogPlus",
     "Policy",
+    "PrivateConfig",
     "PrivatePolicy",
+    "RsConfig",
+    "RsGlinUcb",
+    "ShuffleConfig",
+    "ShuffleGLM",
+    "ShuffleLinConfig",
+    "ShuffleLinUcb",
+    "StreamConfig",
+    "StreamGLM",
+    "UniformRandom",
     "__version__",
     "load",
     "make_policy",
-    "open",
+    "open_policy",
     "policy_class",
     "register_environment",
     "register_link",
@@ -33,32 +88,44 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Decision": "tacit.policies.decision",
-    "DurablePolicy": "tacit.service.durable",
-    "Policy": "tacit.policies.policy",
-    "PrivatePolicy": "tacit.policies.private_policy",
-    "load": "tacit.policies.registry",
-    "make_policy": "tacit.policies.registry",
-    "open": "tacit.service.durable:open_policy",
-    "policy_class": "tacit.policies.registry",
-    "register_environment": "tacit.environments",
-    "register_link": "tacit.glm.links",
-    "register_policy": "tacit.policies.registry",
-    "restore": "tacit.policies.registry",
+    "tacit.environments": ("register_environment",),
+    "tacit.glm.links": ("register_link",),
+    "tacit.policies.baselines.b_glincb": ("BatchedGlinCB", "BatchedGlinConfig"),
+    "tacit.policies.baselines.ecolog": ("Ecolog", "EcologConfig"),
+    "tacit.policies.baselines.glm_ucb": ("GlmUcb", "GlmUcbConfig"),
+    "tacit.policies.baselines.gloc": ("Gloc", "GlocConfig"),
+    "tacit.policies.baselines.greedy_mle": ("GreedyConfig", "GreedyMLE"),
+    "tacit.policies.baselines.joint_linucb": ("JointLinConfig", "JointLinUcb"),
+    "tacit.policies.baselines.local_glm": ("LocalConfig", "LocalGLM"),
+    "tacit.policies.baselines.ofulog_plus": ("OfulogConfig", "OfulogPlus"),
+    "tacit.policies.baselines.rs_glinucb": ("RsConfig", "RsGlinUcb"),
+    "tacit.policies.baselines.shuffle_linucb": ("ShuffleLinConfig", "ShuffleLinUcb"),
+    "tacit.policies.baselines.uniform": ("UniformRandom",),
+    "tacit.policies.config": ("Config", "PrivateConfig"),
+    "tacit.policies.decision": ("Decision",),
+    "tacit.policies.joint": ("JointConfig", "JointGLM"),
+    "tacit.policies.policy": ("Policy",),
+    "tacit.policies.private_policy": ("PrivatePolicy",),
+    "tacit.policies.registry": ("load", "make_policy", "policy_class", "register_policy", "restore"),
+    "tacit.policies.shuffle": ("ShuffleConfig", "ShuffleGLM"),
+    "tacit.policies.stream": ("StreamConfig", "StreamGLM"),
+    "tacit.service.durable": ("DurablePolicy", "open_policy"),
 }
+"""Modules that are imported when one of their names is first used: ``import tacit`` and ``tacit --help`` stay fast."""
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: ``import tacit`` and ``tacit --help`` stay fast."""
-    if name not in _HOMES:
+    """Import a public name on its first use; ``open`` is an alias of `open_policy`."""
+    wanted = "open_policy" if name == "open" else name
+    if wanted not in _HOME_OF:
         raise AttributeError(f"module 'tacit' has no attribute {name!r}")
     from importlib import import_module
 
-    module, _, attribute = _HOMES[name].partition(":")
-    value = getattr(import_module(module), attribute or name)
+    value = getattr(import_module(_HOME_OF[wanted]), wanted)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted({*globals(), *_HOME_OF, "open"})

@@ -24,12 +24,11 @@ from types import TracebackType
 from typing import Any, Final
 from urllib.parse import quote
 
-try:
-    import httpx
-except ModuleNotFoundError as error:  # pragma: no cover - the tests have it
-    raise ModuleNotFoundError("tacit.client needs httpx: pip install 'tacit[client]'", name="httpx") from error
-
 from tacit.errors import InvalidInput, ServiceRefused, ServiceUnavailable
+from tacit.extras import named_extras
+
+with named_extras():
+    import httpx
 
 _AGAIN: Final = frozenset((429, 502, 503, 504))
 """Answers after which a call is made again."""

@@ -14,7 +14,6 @@
         BatchTooSmall                a shuffled batch has fewer reports than it was calibrated for
         AlreadyReleased              a shuffled batch was released before
         CalibrationError             no message of the allowed size meets the budget
-        TapeMismatch                 other randomness is asked for than a tape holds
         StoreError                   something about a durable store
             StoreInUse               another process works on the store (also OneLife)
             StoreMoved               the store is a copy, or was moved to another machine (also OneLife)
@@ -24,11 +23,11 @@
             StoreFailed              a write failed, and nobody knows how far it came
             UnknownJournal           the store has no journal of this name
             JournalExists            the store has a journal of this name already
+        MissingExtra                 an optional package is not installed (also a ModuleNotFoundError)
         ServiceRefused               a decision service refused a call: ``status`` and its words
         ServiceUnavailable           a decision service could not be reached, or could not answer in time
 
-``RecoveryWarning`` is no error: it says what a recovered policy has lost; ``CompilationWarning``, why kernels stay
-interpreted or are compiled each time.
+``RecoveryWarning`` is no error: it says what a recovered policy has lost.
 """
 
 from __future__ import annotations
@@ -90,10 +89,6 @@ class CalibrationError(TacitError):
     """No message of the allowed size meets the budget."""
 
 
-class TapeMismatch(TacitError):  # noqa: N818
-    """A run that is played from a tape asks for another draw than the next one on it: it is not the run of the tape."""
-
-
 class StoreError(TacitError):
     """Something about a durable store; nothing was answered that it does not hold."""
 
@@ -130,6 +125,10 @@ class JournalExists(StoreError):  # noqa: N818
     """The store has a journal of this name already."""
 
 
+class MissingExtra(TacitError, ModuleNotFoundError):  # noqa: N818
+    """An optional package is not installed; the message has the command that installs it."""
+
+
 class ServiceRefused(TacitError):  # noqa: N818
     """A decision service refused a call; ``status`` is that of HTTP."""
 
@@ -144,7 +143,3 @@ class ServiceUnavailable(TacitError):  # noqa: N818
 
 class RecoveryWarning(UserWarning):
     """What a policy that was recovered from a stale file has lost."""
-
-
-class CompilationWarning(UserWarning):
-    """Kernels stay interpreted, or are compiled each time: what would help."""

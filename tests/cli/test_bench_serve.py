@@ -11,7 +11,7 @@ import pytest
 from tests.cli.test_commands import tacit
 from tests.service.postgres_server import database, postgres
 
-from tacit.cli import progress
+pytestmark = pytest.mark.slow
 
 __all__ = ["database", "postgres"]
 SHORT = ("bench", "serve", "--seconds", "0.5", "--repeats", "1")
@@ -36,8 +36,6 @@ PAIRS = {
 @pytest.fixture(autouse=True)
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers start at once that way, and nothing needs to be compiled beforehand."""
-    monkeypatch.setenv("TACIT_COMPILE", "never")
-    monkeypatch.setattr(progress, "compile_missing", lambda experiments, jobs: None)
 
 
 def test_rows_and_tables_of_a_short_form(tmp_path: Path) -> None:
@@ -85,4 +83,4 @@ def test_values_that_cannot_be_measured_are_refused(monkeypatch: pytest.MonkeyPa
         return usual(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    assert "pip install 'tacit[serve]' (uvicorn is missing)" in tacit(*SHORT, code=2).output
+    assert "pip install 'tacit-bandits[serve]' (uvicorn is missing)" in tacit(*SHORT, code=2).output

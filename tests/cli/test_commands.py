@@ -83,14 +83,14 @@ print(*sorted(sys.modules), file=sys.stderr)
 
 def test_help_imports_little_and_nothing_heavy() -> None:
     """What makes it take 0.3 seconds on a quiet machine; `rich` draws the help itself."""
-    heavy = ("numpy", "numba", "scipy", "matplotlib", "rich")
+    heavy = ("numpy", "scipy", "matplotlib", "rich")
     code = f"import sys, tacit.cli.app; print([name for name in {heavy} if name in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
     done = subprocess.run([sys.executable, "-c", HELPED], check=True, capture_output=True, text=True)
     assert "simulate" in done.stdout
     imported = done.stderr.split()
-    assert not {"numpy", "numba", "scipy", "matplotlib", "tacit.policies"} & set(imported)
+    assert not {"numpy", "scipy", "matplotlib", "tacit.policies"} & set(imported)
     assert len(imported) < 600
 
 

@@ -34,7 +34,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
         return usual(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    assert "pip install 'tacit[serve]' (uvicorn is missing)" in tacit("serve", code=2).output
+    assert "pip install 'tacit-bandits[serve]' (uvicorn is missing)" in tacit("serve", code=2).output
 
 
 def listed(*where: str) -> dict[str, float | None]:

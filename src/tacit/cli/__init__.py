@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+
+from tacit.errors import MissingExtra
+from tacit.extras import install, named_extras
+
 
 def main() -> None:
-    """Entry point of the console script."""
-    from tacit.cli.app import app
-
+    """Run the command that the arguments name; where no command line is installed, say what to install."""
+    try:
+        with named_extras():
+            from tacit.cli.app import app
+    except MissingExtra as error:
+        what = f"{install('lab')}, or {install('serve')} for the service alone ({error.name} is missing)"
+        print(f"tacit: the command line needs further packages: {what}", file=sys.stderr)
+        sys.exit(2)
     app()

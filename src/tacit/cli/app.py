@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
 
 from tacit._version import __version__
-from tacit.cli import audit, backups, bench, calibrate, demo, keys, plan, policies, reproduce, serve, simulate, warm
+from tacit.cli import audit, backups, bench, calibrate, demo, keys, plan, policies, reproduce, serve, simulate
 from tacit.cli.shared import FriendlyGroup
 
 app = typer.Typer(
@@ -31,16 +30,11 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Options of the program itself."""
-    # Commands play many rounds: they need compiled kernels, and show what they compile.  Before anything is imported.
-    # A service answers at once, and has them compiled beside.
-    if context.invoked_subcommand != "serve":
-        os.environ.setdefault("TACIT_COMPILE", "now")
 
 
 app.command("demo")(demo.demo)
@@ -49,7 +43,6 @@ app.command("plan")(plan.plan)
 app.command("reproduce")(reproduce.reproduce)
 app.command("policies")(policies.policies)
 app.command("audit")(audit.audit)
-app.command("warm")(warm.warm)
 app.command("serve")(serve.serve)
 app.command("backup")(backups.backup)
 app.command("restore")(backups.restore)

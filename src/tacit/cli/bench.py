@@ -21,12 +21,12 @@ from tacit.cli.shared import (
     Runs,
     Seed,
     ThetaBound,
+    check_figure,
     check_writable,
     chosen_contexts,
     chosen_links,
     chosen_policies,
     chosen_rewards,
-    cores,
     integers,
     load,
     messages,
@@ -141,13 +141,13 @@ def speed(
     from tacit.cli import progress
     from tacit.experiments import speed as measuring
 
-    check_writable(plot, history, markdown, json_file)
+    check_figure(plot)
+    check_writable(history, markdown, json_file)
     fixed: dict[str, Any] = {"modules": load(module), "theta_norm": theta_norm, "delta": delta}
     fixed |= {"link": one(chosen_links(link, "--link"), "--link")}
     varied: dict[str, Any] = {"policy": chosen_policies(policies, "--policies"), "dim": integers(dims, "--dims")}
     varied |= {"arms": integers(arms, "--arms"), "horizon": integers(horizons, "--horizons")}
     experiments, refused = progress.runnable(measuring.grid(fixed, varied, epsilon))
-    progress.compile_missing(list({experiment.policy: experiment for experiment in experiments}.values()), cores())
     rows = []
     with progress.bar("measurements", len(experiments)) as (bar, task):
         for experiment in experiments:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.serve import missing
-from tacit.cli.shared import Json, Refused, check_writable, cores, integers, messages, show, write_json
+from tacit.cli.shared import Json, check_writable, integers, messages, show, write_json
 from tacit.errors import ServiceUnavailable
 
 if TYPE_CHECKING:
@@ -41,13 +40,12 @@ def serve(
       tacit bench serve --database postgresql://tacit@localhost/empty
     """
     check_writable(json_file)
-    try:
-        from tacit.service.load.measurement import Plan
+    import uvicorn  # noqa: F401 - found out before anything is begun
 
-        if database is not None:
-            import psycopg  # noqa: F401 - found out before anything is begun
-    except ModuleNotFoundError as error:
-        raise Refused(missing(error)) from error
+    from tacit.service.load.measurement import Plan
+
+    if database is not None:
+        import psycopg  # noqa: F401
     numbers = tuple(integers(connections, "--connections"))
     plan = Plan(numbers, seconds, repeats, batch, wait, database)
     rows = _measured(plan)
@@ -59,10 +57,8 @@ def serve(
 def _measured(plan: Plan) -> list[dict[str, Any]]:
     """Measure under a progress bar; a server that fails is told of, without a traceback."""
     from tacit.cli import progress
-    from tacit.experiments.compiling import example
     from tacit.service.load.measurement import measure
 
-    progress.compile_missing([example("stream-glm")], cores())
     begun = 0
     with progress.bar("starting servers", plan.steps) as (bar, task):
 

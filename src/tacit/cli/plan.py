@@ -15,6 +15,7 @@ from tacit.cli.shared import (
     Refused,
     Runs,
     Seed,
+    check_figure,
     check_writable,
     messages,
     numbers,
@@ -77,7 +78,8 @@ def plan(
     from tacit.experiments.plan import Assumptions
     from tacit.experiments.schemas import load_schema
 
-    check_writable(plot, json_file)
+    check_figure(plot)
+    check_writable(json_file)
     if effect is not None and theta_norm is not None:
         raise Refused("--effect and --theta-norm say the same in two ways: give one of them")
     if runs == 1:
@@ -108,7 +110,7 @@ def _played(schema: Schema, asked: Assumptions, runs: int, seed: int, jobs: int)
     from tacit.experiments.plan import plan as expect
 
     experiments = experiments_of(schema, asked)
-    progress.prepare(experiments, jobs)
+    progress.check(experiments)
     with progress.bar("runs", runs * len(experiments)) as (bar, task):
 
         def count(experiment: Experiment) -> None:

@@ -1,12 +1,10 @@
-"""Experiments under a progress bar: checks first, then compilation, then runs."""
+"""Experiments under a progress bar: checks first, then runs."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,7 +52,7 @@ def run(
     """Run all experiments and show on standard error how many runs are done, and the time that remains."""
     from tacit.experiments.runner import run_all
 
-    prepare(experiments, jobs, engine)
+    check(experiments)
     total, done = runs * len(experiments), 0
     with bar("runs", total) as (progress, task):
 
@@ -95,43 +93,12 @@ def bar(title: str, total: int) -> Iterator[tuple[Progress, TaskID]]:
         yield progress, progress.add_task(title, total=total)
 
 
-def prepare(experiments: Sequence[Experiment], jobs: int, engine: str = "joblib") -> None:
-    """Refuse bad settings, and have the kernels of every policy ready in the processes that will run them."""
-    from tacit._compile.entries import collect
-    from tacit.experiments.runner import prepare as check
-    from tacit.experiments.runner import prepare_all
+def check(experiments: Sequence[Experiment]) -> None:
+    """Refuse bad settings before anything is run."""
+    from tacit.experiments.runner import prepare
 
-    least_private = {experiment.policy: experiment for experiment in sorted(experiments, key=_epsilon)}
-    compile_missing(list(least_private.values()), jobs)
     for experiment in experiments:
-        collect(partial(check, experiment, rounds=0))  # interpreted: this process loads no compiler
-    with messages().status("Loading kernels ..."):
-        prepare_all(list(least_private.values()), jobs, engine)
-
-
-def compile_missing(experiments: Sequence[Experiment], jobs: int) -> None:
-    """Compile on all cores what the cache lacks, under a bar that says what and how much is left."""
-    from tacit._compile.places import cache_root
-    from tacit.experiments import compiling
-
-    missing = compiling.missing(experiments)
-    if not missing:
-        return
-    started = time.perf_counter()
-    messages().print("Compiling the kernels that the cache lacks:", style="dim")
-    with bar("looking for them", 1) as (progress, task):
-
-        def show(name: str, done: int, total: int) -> None:
-            progress.update(task, description=name or "compiled", completed=done, total=total)
-
-        compiling.compile_all(missing, jobs, show)
-    elapsed = time.perf_counter() - started
-    messages().print(f"Kernels are compiled ({elapsed:.0f} s) and kept in {cache_root()}.", style="dim")
-
-
-def _epsilon(experiment: Experiment) -> float:
-    """The least private run of a policy is the soonest to have used all of its kernels."""
-    return experiment.epsilon or 0.0
+        prepare(experiment, rounds=0)
 
 
 def runnable(experiments: Sequence[Experiment]) -> tuple[list[Experiment], list[str]]:

@@ -38,6 +38,7 @@ def reproduce(
       tacit reproduce all --runs 10 --out results
     """
     from tacit.cli import progress
+    from tacit.experiments import plots  # noqa: F401 - found out before anything is played
     from tacit.experiments.reproduce import STUDIES, annotated
 
     check_writable(json_file, out / "journal.jsonl")

@@ -7,8 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.cli.shared import Refused
-
 
 def serve(
     *,
@@ -42,21 +40,10 @@ def serve(
 
 
 def _run(config: Path | None, given: dict[str, Any]) -> None:
-    try:
-        from tacit.service.http.options import Options, read_options
-        from tacit.service.http.server import serve as run
+    from tacit.service.http.options import Options, read_options
+    from tacit.service.http.server import serve as run
 
-        options = Options().changed((read_options(config) if config is not None else {}) | given)
-        if options.database:
-            import psycopg  # noqa: F401 - found out before anything is begun
-    except ModuleNotFoundError as error:
-        raise Refused(missing(error)) from error
+    options = Options().changed((read_options(config) if config is not None else {}) | given)
+    if options.database:
+        import psycopg  # noqa: F401 - found out before anything is begun
     run(options)
-
-
-def missing(error: ModuleNotFoundError) -> str:
-    """What to install, for an import that failed."""
-    if error.name is not None and error.name.partition(".")[0] == "tacit":
-        raise error
-    extra = "postgres" if error.name == "psycopg" else "serve"
-    return f"this needs further packages: pip install 'tacit[{extra}]' ({error.name} is missing)"

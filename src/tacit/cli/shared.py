@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from tacit.errors import TacitError
 from tacit.experiments.engines import EngineName
+from tacit.extras import named_extras
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,7 +42,8 @@ class FriendlyGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         try:
-            return super().invoke(ctx)
+            with named_extras():
+                return super().invoke(ctx)
         except TacitError as error:
             raise Refused(str(error)) from error
         except OSError as error:
@@ -104,6 +106,13 @@ def check_writable(*targets: str | Path | None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(path if path.exists() else path.parent, os.W_OK):
             raise Refused(f"cannot write {path}: no permission; give another path")
+
+
+def check_figure(target: Path | None) -> None:
+    """Refuse a figure that cannot be written or drawn before hours are spent on what it should show."""
+    check_writable(target)
+    if target is not None:
+        import matplotlib  # noqa: F401 - found out before anything is begun
 
 
 def names(text: str, flag: str, known: Sequence[str]) -> list[str]:
@@ -233,7 +242,7 @@ def cores() -> int:
 Runs = Annotated[int, typer.Option(min=1, help="Runs of each policy, each with its own instance.")]
 Seed = Annotated[int, typer.Option(min=0, help="Same seed, same rows, whatever --jobs is.")]
 Jobs = Annotated[int, typer.Option(min=1, default_factory=cores, show_default="all cores", help="Processes at work.")]
-Engine = Annotated[EngineName, typer.Option(help="Where runs go: this machine, or a Ray cluster (tacit[ray]).")]
+Engine = Annotated[EngineName, typer.Option(help="Where runs go: this machine, or a Ray cluster (the extra ray).")]
 Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - for standard output.")]
 Link = Annotated[str, typer.Option(metavar="LINK", help="logistic, probit, identity, log, or one of your own.")]
 Module = Annotated[

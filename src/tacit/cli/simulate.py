@@ -23,6 +23,7 @@ from tacit.cli.shared import (
     SchemaFile,
     Seed,
     ThetaBound,
+    check_figure,
     check_writable,
     chosen_contexts,
     chosen_links,
@@ -103,7 +104,8 @@ def simulate(
     from tacit.experiments import tables
     from tacit.experiments.spec import Experiment
 
-    check_writable(plot, json_file, journal)
+    check_figure(plot)
+    check_writable(json_file, journal)
     modules = load(module)
     chosen = chosen_policies(policy, "--policy", _DEFAULT_POLICIES)
     base = Experiment(

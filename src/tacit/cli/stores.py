@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tacit.cli.serve import missing
 from tacit.cli.shared import Refused
 
 if TYPE_CHECKING:
@@ -34,11 +33,9 @@ def unserved(where: str, *, new: bool = False, moved_too: bool = False) -> Itera
 
 
 def _database(url: str, ends: ExitStack, new: bool, moved_too: bool) -> Store:
-    try:
-        from tacit.service.cluster import alone
-        from tacit.service.postgres_store import PostgresStore
-    except ModuleNotFoundError as error:
-        raise Refused(missing(error)) from error
+    from tacit.service.cluster import alone
+    from tacit.service.postgres_store import PostgresStore
+
     ends.enter_context(alone(url))
     return PostgresStore(url, make=new, moved_too=moved_too)
 
