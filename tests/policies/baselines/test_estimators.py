@@ -146,7 +146,7 @@ def test_linear_regression_without_noise_is_ridge() -> None:
             name, dim=3, horizon=1000, link="logistic", theta_bound=3.0, epsilon=float("inf"), seed=5, **options
         )
         features, rewards = play_recorded(policy, 200, THETA, seed=1001)
-        policy._tick(np.zeros(policy.noise_size), 1)
+        policy._tick(np.zeros(policy.noise_size), 1, 1)
         expected = np.linalg.solve(features.T @ features + np.eye(3), features.T @ rewards)
         np.testing.assert_allclose(policy.state.theta, expected, atol=1e-8)
 

@@ -137,7 +137,7 @@ def solve(state: StreamState) -> None:
     half, theta = sums.size - dim, np.empty(dim)
     known = Uncertainty(constants.dispersion * unevenness(state.stream), released_variance(state.stream))
     posterior, covariance = state.posterior.reshape(-1), state.covariance.reshape(-1)
-    with one_blas_thread(state.groups[-1].coordinates.shape[1]):
+    with one_blas_thread(max(group.coordinates.shape[1] for group in state.groups)):
         for group in state.groups:
             found = solve_blocks(
                 constants,
