@@ -28,6 +28,10 @@ class PointBelief(NamedTuple):
         """Variance of each score; NaN, since it is not known."""
         return np.full(len(rows), math.nan)
 
+    def at(self, row: FloatArray) -> tuple[float, float]:
+        """Score of one row, and its variance; NaN, since it is not known."""
+        return float(row.dot(self.theta)), math.nan
+
     def marginal_sds(self) -> FloatArray:
         """Standard deviation of every coordinate of theta; NaN, since it is not known."""
         return np.full(self.theta.size, math.nan)
@@ -46,6 +50,10 @@ class GaussianBelief(NamedTuple):
     def variances(self, rows: FloatArray) -> FloatArray:
         """Variance of each score."""
         return np.asarray(np.vecdot(rows.dot(self.covariance), rows))
+
+    def at(self, row: FloatArray) -> tuple[float, float]:
+        """Score of one row, and its variance."""
+        return float(row.dot(self.theta)), float(row.dot(self.covariance).dot(row))
 
     def marginal_sds(self) -> FloatArray:
         """Standard deviation of every coordinate of theta."""
@@ -67,6 +75,11 @@ class BlockBelief(NamedTuple):
         """Variance of each score."""
         return compact_quadratics(self.blocks, self.squares, rows)
 
+    def at(self, row: FloatArray) -> tuple[float, float]:
+        """Score of one compact row, and its variance."""
+        alone = row[np.newaxis]
+        return float(self.scores(alone)[0]), float(self.variances(alone)[0])
+
     def marginal_sds(self) -> FloatArray:
         """Standard deviation of every coordinate of theta."""
         diagonal = self.squares[self.blocks.lines + self.blocks.local]
@@ -80,6 +93,12 @@ def predicted(link: Link, belief: AnyBelief, rows: FloatArray) -> tuple[FloatArr
     """Mean reward of each row's arm and its standard deviation to first order: mu'(z) times that of the score."""
     z = belief.scores(rows)
     return link.mean(z), link.derivative(z) * np.sqrt(np.maximum(belief.variances(rows), 0.0))
+
+
+def predicted_one(link: Link, belief: AnyBelief, row: FloatArray) -> tuple[float, float]:
+    """Mean reward of one row's arm and its standard deviation; single numbers, which are several times as fast."""
+    z, variance = belief.at(row)
+    return link.mean_at(z), link.derivative_at(z) * (math.sqrt(variance) if variance > 0.0 else abs(0.0 * variance))
 
 
 def most_promising(belief: AnyBelief, contexts: FloatArray) -> IntArray:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from tacit.errors import InvalidInput
 from tacit.policies.arm_forms import ArmForm, Record
-from tacit.policies.beliefs import AnyBelief, PointBelief, predicted
+from tacit.policies.beliefs import AnyBelief, PointBelief, predicted, predicted_one
 from tacit.policies.explanation import ArmOutlook, ChoiceExplanation, Explanation, compared, explained
 from tacit.policies.one_life import OneLife
 from tacit.policies.setting import Setting
@@ -50,6 +50,9 @@ class Predicting:
         belief = self.belief
         if belief is None:
             return [(None, None)] * len(rows)
+        if len(rows) == 1:
+            mean, sd = predicted_one(self.setting.link, belief, rows[0])
+            return [(mean, None if sd != sd else sd)]
         means, sds = predicted(self.setting.link, belief, rows)
         return [(mean, None if sd != sd else sd) for mean, sd in zip(means.tolist(), sds.tolist(), strict=True)]
 

@@ -77,7 +77,7 @@ def choose(state: StreamState, contexts: FloatArray, coins: FloatArray, memos: F
     arms = most_promising(belief, contexts)
     size, bound = contexts.shape[2], state.constants.theta_bound
     memos[:, :size] = rows = into_unit_ball(chosen_rows(contexts, arms), size // 2 if state.compact else None)
-    memos[:, size] = np.clip(belief.scores(rows), -bound, bound)
+    memos[:, size] = np.minimum(np.maximum(belief.scores(rows), -bound), bound)
     return arms
 
 
