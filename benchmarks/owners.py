@@ -75,7 +75,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def make_policies(database: str, folder: Path) -> str:
-    """Make the policies in a process that ends, so that the next one has all kernels from its start on; its key."""
+    """Make the policies in a process that ends; its key."""
     process = Process(database, folder / "maker")
     for name in NAMES:
         assert process.ask("PUT", f"/v1/policies/{name}", POLICY)[0] == 201
@@ -186,7 +186,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--connections", type=int, default=32, help="of each policy")
     given = parser.parse_args()
-    subprocess.run([sys.executable, "-m", "tacit", "warm", "--policies", "stream-glm"], check=True)
     with tempfile.TemporaryDirectory() as folder:
         first, second = Path(folder) / "kills", Path(folder) / "throughput"
         for each in (first, second):

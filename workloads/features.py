@@ -1,4 +1,4 @@
-"""Encoding: microseconds for one user with 20 arms, and rows per second for columns, with compiled kernels.
+"""Encoding: microseconds for one user with 20 arms, and rows per second for columns.
 
 Records are read from JSON just before they are used, as they come from a request; the catalogue is prepared once.
 

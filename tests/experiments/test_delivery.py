@@ -28,7 +28,7 @@ class Diary:
         self.events: list[Any] = []
         self._made = 0
 
-    def as_kernels_take(self, contexts: Any) -> Any:
+    def as_steps_take(self, contexts: Any) -> Any:
         return contexts
 
     def select_admitted(self, contexts: Any) -> tacit.Decision:

@@ -63,7 +63,7 @@ def test_many_terms_stay_within_the_ball() -> None:
     user, arm = schema.worst()
     row = schema.encode(user, [arm])[0]
     total = 0.0
-    for value in row.tolist():  # the order in which kernels add
+    for value in row.tolist():  # one after the other
         total += value * value
     assert 0.99 < total <= 1.0
     assert math.fsum(value * value for value in row.tolist()) <= 1.0

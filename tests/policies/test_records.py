@@ -66,7 +66,7 @@ def test_records_decide_as_their_rows_do(name: str) -> None:
         user = {"age": float(rng.uniform(0, 120)), "device": "web"}
         decision = by_record.select(user=user, arms=ARMS)
         if name == "stream-glm":
-            rows = by_array.as_kernels_take(SCHEMA.encode(user, ARMS)[None])
+            rows = by_array.as_steps_take(SCHEMA.encode(user, ARMS)[None])
             other = by_array.select_admitted(rows)
         else:
             other = by_array.select(SCHEMA.encode(user, ARMS))

@@ -101,7 +101,7 @@ def test_charged_mu_is_that_of_the_noise_drawn(kind: str) -> None:
 
 
 def independent_releases(kind: str, plan: ContinualRelease, rows: FloatArray) -> FloatArray:
-    """C x: what is released with independent noise.  Recovered from the streaming kernel by its response to noise."""
+    """C x: what is released with independent noise.  Recovered from the stream by its response to noise."""
     horizon = len(rows)
     response = np.empty((horizon, horizon))
     for t in range(horizon):

@@ -1,8 +1,8 @@
-"""Attacks on single mechanisms: the best statistic there is, on many runs of their own kernels.
+"""Attacks on single mechanisms: the best statistic there is, on many runs of their own code.
 
 The attacker knows everything except one user's row, which is one of two.  For Gaussian releases R = A x + B z the log-
 likelihood ratio is a projection; A and B are not taken from a formula but found by sending unit impulses through
-the kernels under audit.  For shuffled sums it is the ratio of two binomial probabilities of the counts.
+the code under audit.  For shuffled sums it is the ratio of two binomial probabilities of the counts.
 """
 
 from __future__ import annotations

@@ -221,7 +221,7 @@ def _contributions(policy: PrivatePolicy, candidates: list[tuple[FloatArray, flo
     out, memos = np.empty((len(candidates), scratch.stream.leaf.size)), np.zeros((1, policy.memo_size))
     for position, (x, reward) in enumerate(candidates):
         scratch.stream.leaf[:] = 0.0
-        policy.steps.choose(scratch, policy.as_kernels_take(x[None, None]), coins, memos)
+        policy.steps.choose(scratch, policy.as_steps_take(x[None, None]), coins, memos)
         policy.steps.learn(scratch, memos, np.array([reward]))
         out[position] = scratch.stream.leaf
     return out

@@ -33,7 +33,7 @@ class Delivery:
             return self._policy.play(block.contexts, block.rewards)
         delays = self._kind.delays(self._rng, block.rewards, self._setting)
         arms = np.empty(len(delays), dtype=np.int64)
-        admitted = self._policy.as_kernels_take(block.contexts)  # what a schema encoded is taken here too
+        admitted = self._policy.as_steps_take(block.contexts)  # what a schema encoded is taken here too
         for t in range(arms.size):
             self._report()
             decision = self._policy.select_admitted(admitted[t : t + 1])

@@ -163,7 +163,7 @@ def table(rows: Sequence[Row], before: Mapping[str, float]) -> Table:
         "vs last",
     )
     notes = (
-        "us/round: select, update and environment in the compiled loop, best of several runs.",
+        "us/round: select, update and environment in whole runs, best of several.",
         "select, update: latencies in us through the Python API. vs last: ratio to the history's last entry.",
         "floor: drawing contexts and rewards alone; ratio: us/round to that.",
     )

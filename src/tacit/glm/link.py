@@ -199,7 +199,7 @@ def bounded_variance(means: FloatArray, reward_bound: float) -> FloatArray:
 
 
 def checked_bound(theta_bound: float, max_score: float = MAX_SCORE) -> float:
-    """S, if kernels are finite over [-S, S]."""
+    """S, if mu is finite over [-S, S]."""
     if not 0.0 <= theta_bound <= max_score:
         raise InvalidInput(f"theta_bound must lie in [0, {max_score:g}], got {theta_bound}")
     return float(theta_bound)

@@ -1,1 +1,1 @@
-"""Small dense linear algebra as compiled kernels: the lowest layer of the package."""
+"""Small dense linear algebra: the lowest layer of the package."""

@@ -21,7 +21,7 @@ _LARGEST_SQUARE = (1.0 + _NORM_TOLERANCE) ** 2
 
 
 def admit_contexts(contexts: npt.ArrayLike, setting: Setting) -> FloatArray:
-    """The arms of one user, shape (K, d), as kernels take them: shape (1, K, d)."""
+    """The arms of one user, shape (K, d), as steps take them: shape (1, K, d)."""
     block = _block(contexts, setting.dim, 2)
     squares = _squares(block)
     if not squares.item(squares.argmax()) <= _LARGEST_SQUARE:  # also when there is a NaN, which counts as the largest
@@ -99,13 +99,13 @@ def admit_rewards(rewards: npt.ArrayLike, shape: tuple[int, ...], setting: Setti
 
 
 def _block(contexts: npt.ArrayLike, dim: int, axes: int) -> FloatArray:
-    """An array of shape (N, K, d) in the form that kernels are compiled for; N is 1 when ``axes`` is 2."""
+    """An array of shape (N, K, d) of ordinary memory; N is 1 when ``axes`` is 2."""
     try:
         array: npt.NDArray[Any] = np.ascontiguousarray(contexts, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(f"contexts must be a numeric array: {error}") from error
     if not array.flags.carray:
-        array = array.copy()  # read-only or unaligned: kernels are compiled for ordinary arrays alone
+        array = array.copy()  # read-only or unaligned
     shape = array.shape
     if len(shape) != axes or shape[-1] != dim or shape[-2] == 0:
         form = "(K, d)" if axes == 2 else "(N, K, d)"

@@ -1,4 +1,4 @@
-"""The forms in which arms come, and the one in which kernels take them.
+"""The forms in which arms come, and the one in which steps take them.
 
 Arms come as arrays, rows of d numbers, or as records that a schema encodes.  Kernels take rows of d numbers, or, where
 a policy knows which features can be nonzero together, compact rows (`tacit.linalg.blocks`).  Where a policy has a
@@ -33,7 +33,7 @@ Refused = dict[int, InvalidInput]
 class ArmForm:
     """What a policy takes as arms.
 
-    ``support`` is None where kernels take rows of d numbers, ``schema`` where there are no records.
+    ``support`` is None where steps take rows of d numbers, ``schema`` where there are no records.
     """
 
     setting: Setting
@@ -42,7 +42,7 @@ class ArmForm:
 
     @property
     def size(self) -> int:
-        """Numbers that kernels are given for an arm."""
+        """Numbers that steps are given for an arm."""
         return self.setting.dim if self.support is None else 2 * self.support.width
 
     @property
@@ -56,7 +56,7 @@ class ArmForm:
         return np.ones(self.setting.dim) if self.schema is None else self.schema.scales
 
     def dense(self, rows: FloatArray) -> FloatArray:
-        """Rows as kernels take them, with all of their d numbers, shape (K, d)."""
+        """Rows as steps take them, with all of their d numbers, shape (K, d)."""
         return rows if self.support is None else dense_rows(rows, self.setting.dim)
 
     def one(self, contexts: npt.ArrayLike | None, user: Record | None, arms: Arms | None) -> FloatArray:
@@ -85,7 +85,7 @@ class ArmForm:
         return self.compact(admit_rounds(contexts, self.setting))
 
     def compact(self, block: FloatArray) -> FloatArray:
-        """Rows of d numbers as kernels take them."""
+        """Rows of d numbers as steps take them."""
         if self.support is None:
             return block
         rows = np.empty((*block.shape[:2], self.size))

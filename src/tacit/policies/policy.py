@@ -193,16 +193,16 @@ class Policy(Storable, Predicting, ABC):
 
     @property
     def structure(self) -> Support | None:
-        """Which features can be nonzero together, where kernels take compact rows; None where they take all of d."""
+        """Which features can be nonzero together, where steps take compact rows; None where they take all of d."""
         return None
 
     @property
     def row_size(self) -> int:
-        """Numbers that kernels are given for an arm."""
+        """Numbers that steps are given for an arm."""
         return self._row_size
 
-    def as_kernels_take(self, contexts: npt.ArrayLike) -> FloatArray:
-        """Arms of shape (N, K, d), checked, in the form that kernels take: for whoever looks from outside."""
+    def as_steps_take(self, contexts: npt.ArrayLike) -> FloatArray:
+        """Arms of shape (N, K, d), checked, in the form that steps take: for looks from outside."""
         return self._arms.rounds(contexts)
 
     @property

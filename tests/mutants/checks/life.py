@@ -159,7 +159,7 @@ def _both_inside(*calls: str) -> bool:
         second = pool.submit(targets[calls[1]])
         both = entered.acquire(timeout=0.05)
         may_leave.set()
-    if not both:  # two at once may also fail: a kernel refuses a leaf whose noise the other call has used up
+    if not both:  # two at once may also fail: a stream refuses a leaf whose noise the other call has used up
         first.result()
         second.result()
     return both

@@ -21,7 +21,7 @@ _numbers = itertools.count()
 
 
 class Running:
-    """`tacit serve` on a folder; kernels stay interpreted, which gives the same bits and starts at once.
+    """`tacit serve` on a folder.
 
     Its noise is that of the operating system: what is asserted of it holds for every noise.
     """

@@ -2,7 +2,7 @@
 
 const STORED = "tacit.key";
 const PATIENCE = 10_000;
-const LONG = 90_000; // for what changes something: a first decision may wait until kernels are compiled
+const LONG = 90_000; // for what changes something: a large policy is tried first
 const SILENCE = 20_000; // of the stream, after which the service is asked whether it is there
 const FIRST_DELAY = 500;
 const LONGEST_DELAY = 15_000;
