@@ -1,4 +1,4 @@
-"""One thread of BLAS around small matrices: with two, `eigh` of 50 x 50 waits a hundred times as long as it works."""
+"""One thread of BLAS around small matrices: several wait for each other many times as long as they work."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import cache
 from threadpoolctl import ThreadpoolController
 
 _ONE_ANYWAY = 16
+"""Lines up to which BLAS takes one thread by itself."""
 
 
 @cache
@@ -19,6 +20,6 @@ def _libraries() -> ThreadpoolController:
 def one_blas_thread(dim: int | None = None) -> AbstractContextManager[object]:
     """A context in which BLAS uses one thread, for matrices of ``dim`` lines.
 
-    Up to 16 lines BLAS takes one thread by itself: to say so would cost more than the work.
+    Up to `_ONE_ANYWAY` lines nothing is said: it would cost more than the work.
     """
     return nullcontext() if dim is not None and dim <= _ONE_ANYWAY else _libraries().limit(limits=1, user_api="blas")

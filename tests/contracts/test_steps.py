@@ -74,8 +74,8 @@ def test_states_after_releases_are_looked_at(name: str) -> None:
 
 (
     NONE, COUNTS_CHOICES, OWN_COIN, OWN_NOISE, READS_RAW_SUMS, CLOSES_ON_REWARD, SKIPS_EMPTY_LEAF, SHORT_MEMO,
-    MOVED_BY_REWARD, COUNTS_REWARDS, FOLLOWS_THE_FIRST,
-) = range(11)  # fmt: skip
+    MOVED_BY_REWARD, COUNTS_REWARDS, FOLLOWS_THE_FIRST, LEARNS_RELATIVELY,
+) = range(12)  # fmt: skip
 OWN_RANDOMNESS = np.random.default_rng(0)
 """What a policy must not have: draws that no tape knows of."""
 
@@ -121,7 +121,8 @@ def _choose(state: FaultyState, contexts: FloatArray, coins: FloatArray, memos: 
 
 
 def _learn(state: FaultyState, memos: FloatArray, rewards: FloatArray) -> None:
-    contribute(state.stream, 0, rewards[:, np.newaxis] * memos[:, :-1])
+    responses = rewards - rewards.mean() if state.fault == LEARNS_RELATIVELY else rewards
+    contribute(state.stream, 0, responses[:, np.newaxis] * memos[:, :-1])
     if state.fault == CLOSES_ON_REWARD and rewards[0] > 0.5:
         close_leaf(state.stream, np.zeros(state.theta.size), 1)
     elif state.fault == MOVED_BY_REWARD:
@@ -185,6 +186,7 @@ def test_a_policy_without_fault_passes(title: str) -> None:
         (OWN_COIN, only_declared_randomness_is_read, "drew something beside its 0 coins"),
         (OWN_NOISE, only_declared_randomness_is_read, "drew something beside its 3 numbers of noise"),
         (FOLLOWS_THE_FIRST, users_do_not_depend_on_each_other, "in a group than alone"),
+        (LEARNS_RELATIVELY, users_do_not_depend_on_each_other, "depends on who else is learned from"),
         (READS_RAW_SUMS, choose_reads_no_secrets, "choose read one of .*stream.leaf"),
         (SHORT_MEMO, memos_are_as_large_as_declared, "left some of the memo's 4 numbers"),
         (MOVED_BY_REWARD, rewards_change_nothing_public, r"without a release: \['theta'\]"),

@@ -101,7 +101,10 @@ def only_declared_randomness_is_read(subject: Subject) -> int:
 
 
 def users_do_not_depend_on_each_other(subject: Subject) -> int:
-    """``choose`` gives each of N users the arm that it gives the user alone, and rewards of N are learned together."""
+    """``choose`` gives each of N users the arm that it gives the user alone; rewards of N add to a stream as N rewards.
+
+    What a user contributes must not depend on who else is learned from in the same call: sensitivities are of one row.
+    """
     for policy in _walked(subject):
         users = 1 if policy.noise_for_each else 5  # a state has the noise of those devices that its tick was for
         contexts = policy.as_steps_take(_rounds(policy, users, seed=62)[0])
@@ -113,7 +116,23 @@ def users_do_not_depend_on_each_other(subject: Subject) -> int:
             # The order of a sum may depend on how many are summed at a time.
             same = arms[0] == together[0][user] and np.allclose(memos[0], together[1][user], rtol=1e-9, atol=1e-12)
             _require(bool(same), "choose gave a user another arm or memo in a group than alone")
+        _learning_adds_up(policy, together[1])
     return len(subject.states())
+
+
+def _learning_adds_up(policy: Policy, memos: FloatArray) -> None:
+    """Where there is a stream: its open leaf is the same after N rewards at once and one after the other."""
+    at_once, in_turn = copied(policy.state), copied(policy.state)
+    if not isinstance(getattr(at_once, "stream", None), Stream):
+        return
+    rewards = np.asarray(policy.setting.reward_bound * (np.arange(len(memos)) % 2), dtype=np.float64)
+    policy.steps.learn(at_once, memos, rewards)
+    for user in range(len(memos)):
+        policy.steps.learn(in_turn, memos[user : user + 1], rewards[user : user + 1])
+    # A number that lies between two steps of the grid may be rounded to either by the order of its factors.
+    rounding = 1e-9 + 2.0 * at_once.stream.constants.grid
+    same = np.allclose(at_once.stream.leaf, in_turn.stream.leaf, rtol=0.0, atol=rounding)
+    _require(same, "what a user contributes depends on who else is learned from in the same call")
 
 
 def choose_reads_no_secrets(subject: Subject) -> int:

@@ -58,9 +58,13 @@ def _choose(state: SumState, contexts: FloatArray, coins: FloatArray, memos: Flo
 
 def _learn(state: SumState, memos: FloatArray, rewards: FloatArray) -> None:
     values = state.constants.contribute(memos, rewards)
-    # Privacy does not rest on the author's arithmetic: what is longer than stated is cut.
-    length, norm = np.sqrt(np.vecdot(values, values)), state.constants.norm
+    # Privacy does not rest on the author's arithmetic: what is longer than stated is cut, what is no number left out.
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.vecdot(values, values)
+    finite, norm = np.isfinite(squares), state.constants.norm
+    length = np.sqrt(np.where(finite, squares, 0.0))
     share = np.where(length > norm, (1.0 - 1e-15) * norm / np.maximum(length, norm), 1.0)
+    values = np.where(finite[:, np.newaxis], values, 0.0)
     contribute(state.stream, 0, share[:, np.newaxis] * values)
 
 
