@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tacit.estimation import descent, newton
-from tacit.estimation.plan import Problem, gradient_sum
+from tacit.estimation.plan import Regression, gradient_sum
 from tacit.glm.rows import Selection
 from tacit.typing import FloatArray
 
@@ -27,7 +27,7 @@ class PullBeforeSum:
         sums = tuple((module, "gradient_sum", self._gradient_sum) for module in (newton, descent))
         return *sums, (newton, "newton_step", self._newton_step), (descent, "descent_step", self._descent_step)
 
-    def _gradient_sum(self, problem: Problem, rows: Selection, theta: FloatArray, grid: float) -> FloatArray:
+    def _gradient_sum(self, problem: Regression, rows: Selection, theta: FloatArray, grid: float) -> FloatArray:
         self._exact = gradient_sum(problem, rows, theta, grid)
         return self._exact
 

@@ -15,7 +15,7 @@ from tacit.audit.replay import own_registry, play_both
 from tacit.audit.statistics import Samples
 from tacit.audit.worlds import (
     Adversary,
-    Row,
+    UserRow,
     World,
     largest_contribution,
     largest_gradient,
@@ -81,7 +81,7 @@ def _terms(name: str, epsilon: float, delta: float) -> dict[str, Any]:
 
 
 def _swapped(adversary: Adversary) -> Adversary:
-    def rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+    def rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[UserRow, UserRow]:
         first, second = adversary(policy, rng, arms)
         return second, first
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.audit.worlds import Adversary, Row, World, candidates, furthest, gradients, largest_gradient, twin
+from tacit.audit.worlds import Adversary, UserRow, World, candidates, furthest, gradients, largest_gradient, twin
 from tacit.policies.joint.steps import criterion_threshold
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.typing import FloatArray
@@ -75,7 +75,7 @@ def _edge(policy: PrivatePolicy, arms: FloatArray, rewards: FloatArray, rng: np.
     return best
 
 
-def exploring_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def exploring_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[UserRow, UserRow]:
     """Two rows that both explore, with gradients at theta_o as far apart as such rows can have."""
     rehearsal = twin(policy)
     rehearsal.select(np.zeros((1, policy.setting.dim)))
@@ -86,7 +86,7 @@ def exploring_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -
     return furthest(found, gradients(policy, found, state.explore.theta), arms)
 
 
-def moving_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def moving_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[UserRow, UserRow]:
     """An arm that explores and one a little shorter that does not, with the largest residual that both can have."""
     rehearsal = twin(policy)
     rehearsal.select(np.eye(policy.setting.dim)[:1])
@@ -96,8 +96,8 @@ def moving_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> t
     sign, reward = _worst(policy)
     x = sign * np.eye(policy.setting.dim)[:1]
     rows = (
-        Row(np.tile(x, (arms, 1)), np.full(arms, reward)),
-        Row(np.tile(length * (1.0 - 1e-9) * x, (arms, 1)), np.full(arms, reward)),
+        UserRow(np.tile(x, (arms, 1)), np.full(arms, reward)),
+        UserRow(np.tile(length * (1.0 - 1e-9) * x, (arms, 1)), np.full(arms, reward)),
     )
     return rows if rng.random() < 0.5 else (rows[1], rows[0])
 

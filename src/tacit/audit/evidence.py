@@ -17,11 +17,11 @@ from tacit.audit.joint_draws import joint_findings
 from tacit.audit.mechanisms import MECHANISMS
 from tacit.audit.pairs import Replays, replay_many
 from tacit.audit.rehearsal import NOTHING, audited_policy, life_of, private_class, usual_link
-from tacit.audit.replay import TOLERANCE, Outcome
+from tacit.audit.replay import TOLERANCE, PairOutcome
 from tacit.audit.service_cases import SERVICE_CASES, TIGHT, random_script
 from tacit.audit.services import replay_service
 from tacit.audit.statistics import CLAIM_SLACK, Samples, clopper_pearson_bound, gaussian_bound, noise_scale_bounds
-from tacit.audit.tasks import SERVICE, Task
+from tacit.audit.tasks import SERVICE, AuditTask
 from tacit.extensions import load_again
 from tacit.extras import named_extras
 from tacit.privacy.gaussian import epsilon_from, mu_from
@@ -63,13 +63,13 @@ class Evidence:
         return {name: getattr(self, name) for name in names}
 
 
-def perform(task: Task) -> list[Evidence]:
+def perform(task: AuditTask) -> list[Evidence]:
     """Do a task."""
     load_again(task.modules)
     return _PERFORMERS[task.kind](task)
 
 
-def perform_all(tasks: Sequence[Task], jobs: int = 1) -> Iterator[list[Evidence]]:
+def perform_all(tasks: Sequence[AuditTask], jobs: int = 1) -> Iterator[list[Evidence]]:
     """Do all tasks, in order, several at a time."""
     if jobs == 1:
         yield from map(perform, tasks)
@@ -80,7 +80,7 @@ def perform_all(tasks: Sequence[Task], jobs: int = 1) -> Iterator[list[Evidence]
     yield from Parallel(n_jobs=jobs, return_as="generator")(delayed(perform)(task) for task in tasks)
 
 
-def _judged(task: Task, samples: Samples, threshold: float | None, detail: str = "") -> list[Evidence]:
+def _judged(task: AuditTask, samples: Samples, threshold: float | None, detail: str = "") -> list[Evidence]:
     """Both bounds on one set of samples, and the verdict: the bounds at a confidence that fits many findings."""
     strict = 1.0 - (1.0 - task.confidence) / FINDINGS
     if samples.runs == 0:
@@ -99,31 +99,31 @@ def _judged(task: Task, samples: Samples, threshold: float | None, detail: str =
     return found
 
 
-def _mechanism(task: Task) -> list[Evidence]:
+def _mechanism(task: AuditTask) -> list[Evidence]:
     samples = MECHANISMS[task.name](task.epsilon, task.delta, task.runs, np.random.default_rng(task.seed))
     return _judged(task, samples, 0.0)
 
 
-def _case(task: Task) -> Case:
+def _case(task: AuditTask) -> Case:
     return case_for(task.name, task.options)
 
 
-def _fewer_runs(task: Task, runs: int) -> str:
+def _fewer_runs(task: AuditTask, runs: int) -> str:
     """Says so where lives were so long that there are fewer of them than asked for."""
     return f"{runs} in place of {task.runs} runs, since lives are long" if 0 < runs < task.runs else ""
 
 
-def _policy(task: Task) -> list[Evidence]:
+def _policy(task: AuditTask) -> list[Evidence]:
     samples = attack_policy(_case(task), task.epsilon, task.delta, task.runs, task.seed, task.options)
     return _judged(task, samples, 0.0, _fewer_runs(task, samples.runs))
 
 
-def _probes(task: Task) -> list[Evidence]:
+def _probes(task: AuditTask) -> list[Evidence]:
     samples = attack_by_probes(_case(task), task.epsilon, task.delta, task.runs, task.seed, task.options)
     return [replace(e, method=f"arms of probes, {e.method}") for e in _judged(task, samples, None)]
 
 
-def _contracts(task: Task) -> list[Evidence]:
+def _contracts(task: AuditTask) -> list[Evidence]:
     """The contracts of a policy's steps, before its first release and after several."""
     kind, case = private_class(task.name), _case(task)
     dim = {"dim": 2} if kind.guarantee == "shuffle" else {}
@@ -134,7 +134,7 @@ def _contracts(task: Task) -> list[Evidence]:
     return [_contracted(task, subject, title, contract) for title, contract in contracts_for(subject.make()).items()]
 
 
-def _contracted(task: Task, subject: Subject, title: str, contract: Contract) -> Evidence:
+def _contracted(task: AuditTask, subject: Subject, title: str, contract: Contract) -> Evidence:
     try:
         looked, verdict, detail = contract(subject), HOLDS, f"releases after {_listed(subject.releases)} decisions"
     except Broken as broken:
@@ -148,7 +148,7 @@ def _listed(numbers: Sequence[int]) -> str:
     return ", ".join(f"{number:,}" for number in numbers)
 
 
-def _replay(task: Task) -> list[Evidence]:
+def _replay(task: AuditTask) -> list[Evidence]:
     case = _case(task)
     result = replay_many(case, task.runs, task.epsilon, task.delta, task.seed)
     found = [_replayed(task, case, result, "replay")]
@@ -157,7 +157,7 @@ def _replay(task: Task) -> list[Evidence]:
     return found
 
 
-def _replayed(task: Task, case: Case, result: Replays, method: str) -> Evidence:
+def _replayed(task: AuditTask, case: Case, result: Replays, method: str) -> Evidence:
     """Shift over charge, for each kind of charge; neither any kind nor all together may exceed what was charged."""
     wrong = bool(result.divergences) or not result.worst <= 1.0 + TOLERANCE
     kinds = ", ".join(f"{kind} {ratio:.3f}" for kind, ratio in sorted(result.kinds.items()))
@@ -178,7 +178,7 @@ def _replayed(task: Task, case: Case, result: Replays, method: str) -> Evidence:
     return Evidence(task.name, claim, bound, method, result.pairs, verdict, detail)
 
 
-def _driven(task: Task) -> list[Evidence]:
+def _driven(task: AuditTask) -> list[Evidence]:
     """Each kind of charge where it is attained, or as nearly as an attack can."""
     found = []
     for case in DRIVES.get(task.name, ()):
@@ -189,7 +189,7 @@ def _driven(task: Task) -> list[Evidence]:
     return found
 
 
-def _joint(task: Task, result: Replays) -> Evidence:
+def _joint(task: AuditTask, result: Replays) -> Evidence:
     """All draws together: independent across coordinates, leaves, releases, sources and runs."""
     runs = sum(int(np.atleast_2d(noise).shape[0]) for run in result.draws for _, noise in run)
     if runs < 2:
@@ -199,7 +199,7 @@ def _joint(task: Task, result: Replays) -> Evidence:
     return Evidence(task.name, task.epsilon, None, "joint draws", runs, REFUTED if wrong else HOLDS, detail)
 
 
-def _noise(task: Task, result: Replays) -> Evidence:
+def _noise(task: AuditTask, result: Replays) -> Evidence:
     """If every shift can be as large as charged, noise of this size proves this epsilon."""
     draws = np.concatenate([np.zeros(0), *(np.ravel(noise) for run in result.draws for _, noise in run)])
     if draws.size < 2:
@@ -211,7 +211,7 @@ def _noise(task: Task, result: Replays) -> Evidence:
     return Evidence(task.name, task.epsilon, bound, "noise scale", draws.size, verdict, detail)
 
 
-def _paper(task: Task) -> list[Evidence]:
+def _paper(task: AuditTask) -> list[Evidence]:
     case = Case("joint-glm", ({"horizon": 40, "profile": "paper"},), groups=False)
     result = replay_many(case, task.runs, task.epsilon, task.delta, task.seed)
     shown = [text for text in result.divergences if "one world" in text]  # at a time of its own
@@ -219,7 +219,7 @@ def _paper(task: Task) -> list[Evidence]:
     return [Evidence(task.name, None, None, "replay", result.pairs, LEAK if shown else NO_LEAK, detail)]
 
 
-def _service(task: Task) -> list[Evidence]:
+def _service(task: AuditTask) -> list[Evidence]:
     """A named pair of neighbours, played through the service."""
     case = SERVICE_CASES[task.name]
     script = case.script()
@@ -237,7 +237,7 @@ def _service(task: Task) -> list[Evidence]:
     return [Evidence(SERVICE, epsilon, bound, f"replay: {task.name}", 1, verdict, f"{detail}; at delta {delta:g}")]
 
 
-def _service_pairs(task: Task) -> list[Evidence]:
+def _service_pairs(task: AuditTask) -> list[Evidence]:
     """Random pairs of neighbours, played through the service."""
     start = int(task.name)
     scripts = [random_script(index, task.seed) for index in range(start, start + task.runs)]
@@ -251,14 +251,14 @@ def _service_pairs(task: Task) -> list[Evidence]:
     return [Evidence(SERVICE, None, None, "replay: random pairs", task.runs, _verdict(outcomes), detail)]
 
 
-def _verdict(outcomes: Sequence[Outcome]) -> str:
+def _verdict(outcomes: Sequence[PairOutcome]) -> str:
     """Refuted by any pair that is not sound; not exercised where no pair has shown a shift."""
     if not all(outcome.sound for outcome in outcomes):
         return REFUTED
     return HOLDS if any(outcome.mu > 0.0 for outcome in outcomes) else NOT_EXERCISED
 
 
-_PERFORMERS: Final[dict[str, Callable[[Task], list[Evidence]]]] = {
+_PERFORMERS: Final[dict[str, Callable[[AuditTask], list[Evidence]]]] = {
     "contracts": _contracts,
     "mechanism": _mechanism,
     "policy": _policy,

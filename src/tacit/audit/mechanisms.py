@@ -18,7 +18,7 @@ from scipy.stats import binom
 from tacit.audit.statistics import Samples
 from tacit.audit.worlds import copied, unit
 from tacit.estimation.newton import NoisyNewton
-from tacit.estimation.plan import Problem, gradient_sum
+from tacit.estimation.plan import Regression, gradient_sum
 from tacit.glm.links import get_link
 from tacit.glm.rows import ALL_ROWS, Selection, rows_of
 from tacit.linalg.packing import packed
@@ -123,7 +123,7 @@ def _responses(plan: ContinualRelease) -> tuple[FloatArray, FloatArray]:
 
 def attack_gradient(epsilon: float, delta: float, runs: int, rng: np.random.Generator) -> Samples:
     """The optimizer's gradient sum at a theta of norm S: the two rows whose gradients lie furthest apart."""
-    problem = Problem(get_link("logistic"), 2, 2.0, sharp=True)
+    problem = Regression(get_link("logistic"), 2, 2.0, sharp=True)
     optimizer, source = NoisyNewton(problem, mu_from(epsilon, delta), steps=1), FastNoise(rng)
     release = optimizer.release(source)
     Ledger(Budget(epsilon, delta)).charge(release.event)
@@ -138,7 +138,7 @@ def attack_gradient(epsilon: float, delta: float, runs: int, rng: np.random.Gene
     return Samples(first, second)
 
 
-def _furthest_rows(problem: Problem) -> list[tuple[FloatArray, float]]:
+def _furthest_rows(problem: Regression) -> list[tuple[FloatArray, float]]:
     """By brute force over directions and extreme rewards, at theta = (S, 0)."""
     turns = np.repeat(np.linspace(0.0, 2.0 * math.pi, 181), 2)
     rewards = np.tile([0.0, problem.reward_bound], 181)

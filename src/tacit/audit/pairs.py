@@ -11,9 +11,9 @@ import numpy as np
 
 from tacit.audit.cases import BASE, Case
 from tacit.audit.drives import driven_world
-from tacit.audit.joint_draws import Record
+from tacit.audit.joint_draws import DrawRecord
 from tacit.audit.rehearsal import SHORT_EPOCH, Life, audited_policy, fewer, life_of
-from tacit.audit.replay import Outcome, own_registry, replay
+from tacit.audit.replay import PairOutcome, own_registry, replay
 from tacit.audit.worlds import Adversary, World, make_world
 from tacit.policies.private_policy import PrivatePolicy
 
@@ -39,11 +39,11 @@ class Replays:
     divergences: list[str] = field(default_factory=list)
     kinds: dict[str, float] = field(default_factory=dict)
     """Largest measured over charged, for each kind of charge."""
-    draws: list[tuple[Record, ...]] = field(default_factory=list)
+    draws: list[tuple[DrawRecord, ...]] = field(default_factory=list)
     """Noise of each pair, by kind, in units of its planned standard deviation."""
     steps: float = math.inf
 
-    def add(self, outcome: Outcome, name: str) -> None:
+    def add(self, outcome: PairOutcome, name: str) -> None:
         """One more pair."""
         self.pairs += 1
         self.draws.append(outcome.draws)
@@ -84,7 +84,7 @@ def _life(case: Case, arguments: Mapping[str, Any]) -> Life | None:
 
 def replay_one(
     case: Case, index: int, adversary: Adversary, epsilon: float, delta: float, seed: int, **options: Any
-) -> Outcome:
+) -> PairOutcome:
     """Pair number ``index`` of a case; some are saved and loaded, decide in groups or are paid late."""
     rng = np.random.default_rng([seed, index])
     arguments = {**_terms(epsilon, delta), **case.setting(index), **options}

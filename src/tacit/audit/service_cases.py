@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tacit.audit.services import Row, Script, Step
+from tacit.audit.services import Script, Step, Visitor
 from tacit.typing import FloatArray
 
 WAIT: Final = 10.0
@@ -40,11 +40,11 @@ def _same(vector: tuple[float, ...]) -> FloatArray:
 
 
 _FIRST, _OPPOSITE, _SECOND = _same((1.0, 0.0)), _same((-1.0, 0.0)), _same((0.0, 1.0))
-_CROWD: Final = Row(_FIRST, None, None)
+_CROWD: Final = Visitor(_FIRST, None, None)
 """Somebody whose reward never comes."""
 
 
-def _crowd(count: int, first: int = 0) -> dict[int, Row]:
+def _crowd(count: int, first: int = 0) -> dict[int, Visitor]:
     return dict.fromkeys(range(first, first + count), _CROWD)
 
 
@@ -63,7 +63,7 @@ def batch_falls_due(size: int = 995, group: int = 1, *, missing: bool = False) -
     steps = [Step(1.0, "ask", users) for users in batches]
     steps += [Step(100.0, "ask", (replaced,))]
     steps += [Step(1.0 + wait + 0.001, "ask", (user,)) for user in range(replaced + 1, replaced + 41)]
-    early, late = (Row(_FIRST, 1.0, 1.0 + wait - 100.0 + delay) for delay in (-1e-4, 1e-4))
+    early, late = (Visitor(_FIRST, 1.0, 1.0 + wait - 100.0 + delay) for delay in (-1e-4, 1e-4))
     pair = (replace(late, delay=None), late) if missing else (early, late)
     return Script(_body(reward_wait=wait, default_reward=0.0), rows, steps, replaced, pair, group)
 
@@ -83,7 +83,7 @@ def crash_after_a_reward(
     steps += [Step(crash * HOUR, "crash")]
     steps += [Step((crash + wait / 2.0) * HOUR, "ask", (user,)) for user in range(users, users + 41)]
     asked = steps[users - 1].time
-    early, late = (Row(_FIRST, 1.0, hours * HOUR - asked) for hours in rewards)
+    early, late = (Visitor(_FIRST, 1.0, hours * HOUR - asked) for hours in rewards)
     return Script(_body(reward_wait=wait * HOUR, default_reward=0.0), rows, steps, users - 1, (early, late))
 
 
@@ -93,15 +93,15 @@ def id_is_asked_for_again() -> Script:
     steps = [Step(float(user), "ask", (user,)) for user in range(31)]
     steps += [Step(31.0 + 2.0 * WAIT, "crash"), Step(31.0 + 2.0 * WAIT, "ask", (12,))]
     steps += [Step(32.0 + 2.0 * WAIT + user, "ask", (user,)) for user in range(31, 60)]
-    late, never = Row(_FIRST, 1.0, 1.9 * WAIT), Row(_FIRST, 1.0, None)
+    late, never = Visitor(_FIRST, 1.0, 1.9 * WAIT), Visitor(_FIRST, 1.0, None)
     return Script(_body(event_memory=2.0 * WAIT), rows, steps, 29, (late, never))
 
 
 def rewards_before_a_window_is_full() -> Script:
     """As many decisions wait as the policy can keep: whether one more is taken follows from the clock alone."""
-    rows = _crowd(60) | {user: Row(_SECOND, 1.0, 0.5) for user in range(0, 60, 3)}
+    rows = _crowd(60) | {user: Visitor(_SECOND, 1.0, 0.5) for user in range(0, 60, 3)}
     steps = [Step(0.9 * user, "ask", (user,)) for user in range(60)]
-    soon, late = Row(_FIRST, 1.0, 0.1), Row(_FIRST, 1.0, 1.5 * WAIT)
+    soon, late = Visitor(_FIRST, 1.0, 0.1), Visitor(_FIRST, 1.0, 1.5 * WAIT)
     body = _body(reward_window=8, hold=False, default_reward=0.5)
     return Script(body, rows, steps, 4, (soon, late), group=3)
 
@@ -115,23 +115,23 @@ def group_that_waits(size: int = 497) -> Script:
     steps = [Step(1.0, "ask", tuple(range(size))), Step(1.0, "tick"), Step(5.0, "ask", (replaced,)), Step(5.0, "tick")]
     times = [due + 0.001 * (number - 0.5) for number in range(40)]
     steps += [Step(time, "ask", (replaced + 1 + number,)) for number, time in enumerate(times)]
-    soon, never = Row(_FIRST, 1.0, due - 5.0 - 0.0003), Row(_FIRST, 1.0, None)
+    soon, never = Visitor(_FIRST, 1.0, due - 5.0 - 0.0003), Visitor(_FIRST, 1.0, None)
     return Script(_body(default_reward=0.0), _crowd(size + 41), steps, replaced, (soon, never), group=2)
 
 
 # Charges that are attained
 
 
-def _tight(neighbours: tuple[Row, Row], users: int = 260, **terms: Any) -> Script:
+def _tight(neighbours: tuple[Visitor, Visitor], users: int = 260, **terms: Any) -> Script:
     """The first user is replaced; so many others follow that the leaf's column has nearly its whole norm."""
-    rows = {user: Row((_FIRST, _SECOND)[user % 2], float(user % 4 < 2), 0.5) for user in range(users)}
+    rows = {user: Visitor((_FIRST, _SECOND)[user % 2], float(user % 4 < 2), 0.5) for user in range(users)}
     late = 60
     steps = [Step(1.0 + user, "ask", (user,)) for user in range(late)]
     steps += [Step(1.0 + late + WAIT, "ask", tuple(range(late, users))), Step(2.0 + late + WAIT, "look")]
     return Script(_body(head_start=0.0, **({"epsilon": 4.0} | terms)), rows, steps, 0, neighbours, group=3)
 
 
-_PAID: Final = Row(_FIRST, 1.0, 0.5)
+_PAID: Final = Visitor(_FIRST, 1.0, 0.5)
 SERVICE_CASES: Final[Mapping[str, ServiceCase]] = MappingProxyType(
     {
         "a batch falls due": ServiceCase(
@@ -159,18 +159,18 @@ SERVICE_CASES: Final[Mapping[str, ServiceCase]] = MappingProxyType(
         "a group that waits": ServiceCase(
             group_that_waits, "decisions that are carried out after others are due", still=True
         ),
-        "arms": ServiceCase(lambda: _tight((_PAID, Row(_OPPOSITE, 1.0, 0.5))), "opposite arms", tight=True),
-        "reward": ServiceCase(lambda: _tight((_PAID, Row(_FIRST, 0.0, 0.5))), "1 and 0", tight=True),
+        "arms": ServiceCase(lambda: _tight((_PAID, Visitor(_OPPOSITE, 1.0, 0.5))), "opposite arms", tight=True),
+        "reward": ServiceCase(lambda: _tight((_PAID, Visitor(_FIRST, 0.0, 0.5))), "1 and 0", tight=True),
         "missing reward": ServiceCase(
-            lambda: _tight((_PAID, Row(_FIRST, 1.0, None)), default_reward=0.0), "1, and none in time", tight=True
+            lambda: _tight((_PAID, Visitor(_FIRST, 1.0, None)), default_reward=0.0), "1, and none in time", tight=True
         ),
         "delay, without hold": ServiceCase(
-            lambda: _tight((_PAID, Row(_FIRST, 1.0, 55.0)), hold=False, reward_wait=56.0, scale=0.2),
+            lambda: _tight((_PAID, Visitor(_FIRST, 1.0, 55.0)), hold=False, reward_wait=56.0, scale=0.2),
             "at once, and after 55 decisions",
             tight=True,
         ),
         "delay, with hold": ServiceCase(
-            lambda: _tight((_PAID, Row(_FIRST, 1.0, 0.99 * WAIT))), "early and late moves nothing", still=True
+            lambda: _tight((_PAID, Visitor(_FIRST, 1.0, 0.99 * WAIT))), "early and late moves nothing", still=True
         ),
     }
 )
@@ -211,17 +211,17 @@ def random_script(index: int, seed: int = 0) -> Script:
     replaced = int(rng.integers(users // 3))
     neighbours = rows[replaced], _random_row(rng)
     if rng.random() < 0.3:  # the delay alone
-        neighbours = neighbours[0], Row(neighbours[0].arms, neighbours[0].reward, neighbours[1].delay)
+        neighbours = neighbours[0], Visitor(neighbours[0].arms, neighbours[0].reward, neighbours[1].delay)
     steps = _random_steps(rng, users, replaced)
     return Script(body, rows, steps, replaced, neighbours, int(rng.integers(1, 9)), visitors)
 
 
-def _random_row(rng: np.random.Generator) -> Row:
+def _random_row(rng: np.random.Generator) -> Visitor:
     arms = rng.standard_normal((4, _DIM))
     arms *= (0.999 / np.linalg.norm(arms, axis=1))[:, np.newaxis]
     reward = None if rng.random() < 0.1 else float(rng.random() < 0.5)
     delay = rng.choice([0.0, 0.5, 3.0, WAIT - 1e-3, WAIT, WAIT + 1e-3, 1.7 * WAIT, np.inf]) + 0.01 * rng.random()
-    return Row(arms, reward, None if np.isinf(delay) else float(delay))
+    return Visitor(arms, reward, None if np.isinf(delay) else float(delay))
 
 
 def _random_steps(rng: np.random.Generator, users: int, replaced: int) -> list[Step]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from tacit.audit.replay import Outcome, outcome_of
+from tacit.audit.replay import PairOutcome, outcome_of
 from tacit.audit.session import Diverged, Follower, Recorder, Session, WatchedNoise
 from tacit.errors import InvalidInput
 from tacit.policies.log import LoggingPublisher
@@ -63,7 +63,7 @@ OpenService = Callable[[Path, Mapping[str, Any], Callable[[Policy], None]], Audi
 
 
 @dataclass(frozen=True)
-class Row:
+class Visitor:
     """What one user brings.
 
     A delay of None is a reward that never comes, a reward of None an arm that was never shown.
@@ -90,16 +90,16 @@ class Script:
 
     body: Mapping[str, Any]
     """What the policy is made of."""
-    rows: Mapping[int, Row]
+    rows: Mapping[int, Visitor]
     steps: Sequence[Step]
     replaced: int
-    neighbours: tuple[Row, Row]
+    neighbours: tuple[Visitor, Visitor]
     group: int = 1
     """Calls that are carried out together, rewards included."""
     visitors: int | None = None
     """How many people the users are, who return; everybody is another person by default."""
 
-    def row(self, world: int, user: int) -> Row:
+    def row(self, world: int, user: int) -> Visitor:
         """The row of a user in one of the two worlds."""
         return self.neighbours[world] if user == self.replaced else self.rows[user]
 
@@ -209,7 +209,7 @@ def _event(user: int) -> str:
     return f"event {user}"
 
 
-def replay_service(open_service: OpenService, script: Script) -> Outcome:
+def replay_service(open_service: OpenService, script: Script) -> PairOutcome:
     """Play both worlds of a script through services of their own, and compare; stops at the first divergence."""
     session, lives = ServedSession(), list[_Life]()
     divergences: list[str] = []

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.audit.joint_draws import Record
+from tacit.audit.joint_draws import DrawRecord
 from tacit.audit.privacy_loss import Pair, loss_mu, protocol_pairs
 from tacit.audit.worlds import copied
 from tacit.errors import TacitError
@@ -77,7 +77,7 @@ class Session:
 
     policies: list[PrivatePolicy]
     costs: dict[str, Cost] = field(default_factory=dict)
-    draws: list[Record] = field(default_factory=list)
+    draws: list[DrawRecord] = field(default_factory=list)
     """All noise of world 0 in units of what the release was planned with, in order, by kind."""
     steps: float = math.inf
     """Smallest standard deviation of exact noise in steps of its grid."""

@@ -43,7 +43,7 @@ QUICK: Final = Effort(1_000, 40, 48, 3, 20)
 
 
 @dataclass(frozen=True)
-class Task:
+class AuditTask:
     """One thing to try."""
 
     kind: str
@@ -76,13 +76,13 @@ def tasks_for(
     seed: int = 0,
     modules: tuple[Extension, ...] = (),
     options: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
-) -> list[Task]:
+) -> list[AuditTask]:
     """All tasks about these policies and mechanisms.
 
     ``options`` are those of policies, by their names.  Worlds that drive a policy to its bounds have settings of their
     own, and are left out for policies that have options.
     """
-    tasks: list[Task] = []
+    tasks: list[AuditTask] = []
     for name in wanted:
         own = options.get(name, {})
         if own:
@@ -90,31 +90,31 @@ def tasks_for(
         for epsilon in epsilons:
             terms = (epsilon, delta, confidence, seed, modules, own)
             if name in MECHANISMS:
-                tasks.append(Task("mechanism", name, effort.mechanism, *terms))
+                tasks.append(AuditTask("mechanism", name, effort.mechanism, *terms))
                 continue
             if name not in auditable():
                 raise InvalidInput(f"name must be one of {', '.join(auditable())}, not {name!r}")
             if private_class(name).guarantee == "shuffle":
                 accounting()  # which replays of shuffled sums need: an error now, and not after minutes
             if epsilon == epsilons[0]:
-                tasks.append(Task("contracts", name, 1, *terms))
-            tasks.append(Task("replay", name, max(1, effort.pairs // len(epsilons)), *terms))
+                tasks.append(AuditTask("contracts", name, 1, *terms))
+            tasks.append(AuditTask("replay", name, max(1, effort.pairs // len(epsilons)), *terms))
             if epsilon == epsilons[0] and name in DRIVES and not own:  # these bring their own epsilon
-                tasks.append(Task("driven", name, effort.driven, *terms))
-            tasks.append(Task("policy", name, effort.policy, *terms))
+                tasks.append(AuditTask("driven", name, effort.driven, *terms))
+            tasks.append(AuditTask("policy", name, effort.policy, *terms))
             if has_probes(name):
-                tasks.append(Task("probes", name, effort.policy, *terms))
+                tasks.append(AuditTask("probes", name, effort.policy, *terms))
     return tasks
 
 
-def paper_tasks(delta: float, seed: int = 0) -> list[Task]:
+def paper_tasks(delta: float, seed: int = 0) -> list[AuditTask]:
     """The leak that ``profile="paper"`` is kept for."""
-    return [Task("paper", PAPER, 24, 4.0, delta, seed=seed)]
+    return [AuditTask("paper", PAPER, 24, 4.0, delta, seed=seed)]
 
 
-def service_tasks(service: str, effort: Effort = FULL, seed: int = 0) -> list[Task]:
+def service_tasks(service: str, effort: Effort = FULL, seed: int = 0) -> list[AuditTask]:
     """Neighbours that are played through a service: all named ones, and random ones."""
-    named = [Task("service", name, 1, seed=seed, service=service) for name in SERVICE_CASES]
+    named = [AuditTask("service", name, 1, seed=seed, service=service) for name in SERVICE_CASES]
     starts = range(0, effort.service, _PAIRS_AT_ONCE)
     sizes = [(start, min(_PAIRS_AT_ONCE, effort.service - start)) for start in starts]
-    return named + [Task("service pairs", str(start), size, seed=seed, service=service) for start, size in sizes]
+    return named + [AuditTask("service pairs", str(start), size, seed=seed, service=service) for start, size in sizes]

@@ -25,7 +25,7 @@ NEVER: Final = -1
 
 
 @dataclass(frozen=True)
-class Row:
+class UserRow:
     """One user: arms (K, d), what each arm would earn, and after how many further decisions the reward arrives."""
 
     arms: FloatArray
@@ -33,7 +33,7 @@ class Row:
     delay: int = 0
 
 
-Adversary = Callable[[PrivatePolicy, np.random.Generator, int], tuple[Row, Row]]
+Adversary = Callable[[PrivatePolicy, np.random.Generator, int], tuple[UserRow, UserRow]]
 """Two rows with the stated number of arms for the user who is about to decide."""
 
 
@@ -55,9 +55,9 @@ class World:
     repeat: bool = True
     """The replaced user tries to report the reward a second time."""
 
-    def row(self, user: int) -> Row:
+    def row(self, user: int) -> UserRow:
         """The row of a user who is not replaced."""
-        return Row(self.arms[user], self.rewards[user], int(self.delays[user]))
+        return UserRow(self.arms[user], self.rewards[user], int(self.delays[user]))
 
 
 def unit(rng: np.random.Generator, *shape: int) -> FloatArray:
@@ -77,7 +77,7 @@ def allowed(policy: PrivatePolicy, vectors: FloatArray) -> FloatArray:
     return np.asarray(kept * (np.linalg.norm(vectors, axis=-1, keepdims=True) / np.where(lengths > 0.0, lengths, 1.0)))
 
 
-def neighbours(world: World, policy: PrivatePolicy, rng: np.random.Generator) -> tuple[Row, Row]:
+def neighbours(world: World, policy: PrivatePolicy, rng: np.random.Generator) -> tuple[UserRow, UserRow]:
     """The two rows of the replaced user, as the adversary has them, within what the policy takes.
 
     Where rewards above the bound are clipped, they are ten times as high: that must not matter, whenever they come.
@@ -114,25 +114,25 @@ def make_world(
 # Adversaries
 
 
-def random_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def random_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[UserRow, UserRow]:
     """Both rows drawn at random."""
     first, second = (
-        Row(unit(rng, arms, policy.setting.dim), policy.setting.reward_bound * rng.random(arms)) for _ in range(2)
+        UserRow(unit(rng, arms, policy.setting.dim), policy.setting.reward_bound * rng.random(arms)) for _ in range(2)
     )
     return first, second
 
 
-def _single(x: FloatArray, reward: float, arms: int) -> Row:
-    return Row(np.tile(x, (arms, 1)), np.full(arms, reward))
+def _single(x: FloatArray, reward: float, arms: int) -> UserRow:
+    return UserRow(np.tile(x, (arms, 1)), np.full(arms, reward))
 
 
-def opposite_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def opposite_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[UserRow, UserRow]:
     """One arm and its opposite, with the same or with different rewards."""
     x, bound = unit(rng, policy.setting.dim), policy.setting.reward_bound
     return _single(x, bound, arms), _single(-x, bound * float(rng.integers(0, 2)), arms)
 
 
-def orthogonal_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def orthogonal_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[UserRow, UserRow]:
     """Two unit vectors at a right angle: the outer products are sqrt(2) apart."""
     basis = np.linalg.qr(rng.standard_normal((policy.setting.dim, policy.setting.dim)))[0]
     bound = policy.setting.reward_bound
@@ -140,15 +140,15 @@ def orthogonal_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) 
     return first, second
 
 
-def switching_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def switching_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[UserRow, UserRow]:
     """A row that explores (long arms) and one that does not (arms of length 0 or nearly)."""
     dim, bound = policy.setting.dim, policy.setting.reward_bound
     short = 0.05 * float(rng.integers(0, 2)) * unit(rng, arms, dim)
-    rows = Row(unit(rng, arms, dim), np.full(arms, bound)), Row(short, np.zeros(arms))
+    rows = UserRow(unit(rng, arms, dim), np.full(arms, bound)), UserRow(short, np.zeros(arms))
     return (rows[1], rows[0]) if rng.random() < 0.5 else rows
 
 
-def largest_contribution(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def largest_contribution(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[UserRow, UserRow]:
     """The two rows, among those in a plane with the public estimate, whose contributions lie furthest apart."""
     rows = candidates(policy, rng, policy.estimate)
     if isinstance(getattr(policy.state, "stream", None), Stream):
@@ -158,26 +158,26 @@ def largest_contribution(policy: PrivatePolicy, rng: np.random.Generator, arms: 
     return furthest(rows, values, arms)
 
 
-def largest_gradient(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def largest_gradient(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[UserRow, UserRow]:
     """The same for the gradients of the loss at the public estimate."""
     rows = candidates(policy, rng, policy.estimate)
     return furthest(rows, gradients(policy, rows, policy.estimate), arms)
 
 
-def late_counts(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def late_counts(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[UserRow, UserRow]:
     """An arm and its opposite, both paid in full a few decisions later."""
     x, bound = unit(rng, policy.setting.dim), policy.setting.reward_bound
     return replace(_single(x, bound, arms), delay=4), replace(_single(-x, bound, arms), delay=2)
 
 
-def late_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def late_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[UserRow, UserRow]:
     """Rows as above, whose rewards arrive at different times."""
     first, second = ADVERSARIES[int(rng.integers(len(ADVERSARIES)))](policy, rng, arms)
     delays = rng.permutation(12)[:2]
     return replace(first, delay=int(delays[0])), replace(second, delay=int(delays[1]))
 
 
-def missing_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+def missing_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[UserRow, UserRow]:
     """A long row, and one whose reward never comes."""
     first, second = ADVERSARIES[int(rng.integers(len(ADVERSARIES)))](policy, rng, arms)
     rows = first, replace(second, delay=NEVER)
@@ -235,7 +235,7 @@ def gradients(policy: PrivatePolicy, rows: list[tuple[FloatArray, float]], theta
     return np.asarray(residuals[:, None] * features, dtype=np.float64)
 
 
-def furthest(rows: list[tuple[FloatArray, float]], values: FloatArray, arms: int) -> tuple[Row, Row]:
+def furthest(rows: list[tuple[FloatArray, float]], values: FloatArray, arms: int) -> tuple[UserRow, UserRow]:
     """The two rows whose values lie furthest apart."""
     distances = np.linalg.norm(values[:, None] - values[None], axis=2)
     i, j = np.unravel_index(int(np.argmax(distances)), distances.shape)

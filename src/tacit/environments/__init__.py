@@ -17,7 +17,7 @@ from tacit.environments.registry import (
     environment_kind,
     register_environment,
 )
-from tacit.environments.setting import Block, Rounds, Setting
+from tacit.environments.setting import Block, EnvironmentSetting, Rounds
 
 __all__ = [
     "ARRIVALS",
@@ -29,8 +29,8 @@ __all__ = [
     "Block",
     "Environment",
     "EnvironmentKind",
+    "EnvironmentSetting",
     "Rounds",
-    "Setting",
     "arms_of",
     "arrival_kind",
     "environment_kind",

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.environments.registry import check_name, check_owner
-from tacit.environments.setting import Setting
+from tacit.environments.setting import EnvironmentSetting
 from tacit.errors import InvalidInput
 from tacit.typing import FloatArray, IntArray
 
@@ -29,7 +29,7 @@ LONGEST_WAIT: Final = 1_000
 LOST: Final = 0.05
 """Share of rewards that never come in `late`."""
 
-Delays = Callable[[np.random.Generator, FloatArray, Setting], npt.ArrayLike]
+Delays = Callable[[np.random.Generator, FloatArray, EnvironmentSetting], npt.ArrayLike]
 Function = TypeVar("Function", bound=Callable[..., npt.ArrayLike])
 
 
@@ -45,7 +45,7 @@ class ArrivalKind(NamedTuple):
         """Whether every reward comes before the next decision, so that whole rounds can be played in one call."""
         return self.name == NOW
 
-    def delays(self, rng: np.random.Generator, rewards: FloatArray, setting: Setting) -> IntArray:
+    def delays(self, rng: np.random.Generator, rewards: FloatArray, setting: EnvironmentSetting) -> IntArray:
         """Delays of rewards, shape (n, K): at least 1, or ``NEVER``."""
         found = np.asarray(self.draw(rng, rewards, setting))
         if found.shape != rewards.shape or not np.issubdtype(found.dtype, np.integer):
@@ -97,13 +97,13 @@ def arrival_kind(name: str) -> ArrivalKind:
 
 
 @register_arrivals(NOW)
-def now(rng: np.random.Generator, rewards: FloatArray, setting: Setting) -> IntArray:
+def now(rng: np.random.Generator, rewards: FloatArray, setting: EnvironmentSetting) -> IntArray:
     """Every reward comes before the next decision."""
     return np.ones(rewards.shape, dtype=np.int64)
 
 
 @register_arrivals("late")
-def late(rng: np.random.Generator, rewards: FloatArray, setting: Setting) -> IntArray:
+def late(rng: np.random.Generator, rewards: FloatArray, setting: EnvironmentSetting) -> IntArray:
     """Good rewards come after about 100 decisions, others after 1,000, one in twenty never.
 
     As clicks do: that somebody clicked is known soon, that somebody did not when one stops waiting.  Good is above half
@@ -116,6 +116,6 @@ def late(rng: np.random.Generator, rewards: FloatArray, setting: Setting) -> Int
 
 
 @register_arrivals("held")
-def held(rng: np.random.Generator, rewards: FloatArray, setting: Setting) -> IntArray:
+def held(rng: np.random.Generator, rewards: FloatArray, setting: EnvironmentSetting) -> IntArray:
     """Every reward comes when its decision is 1,000 decisions old."""
     return np.full(rewards.shape, LONGEST_WAIT, dtype=np.int64)

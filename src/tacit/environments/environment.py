@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit.environments.registry import EnvironmentKind, environment_kind
-from tacit.environments.setting import Block, Setting
+from tacit.environments.setting import Block, EnvironmentSetting
 from tacit.errors import InvalidInput
 from tacit.features import Schema
 from tacit.glm.links import get_link
@@ -28,7 +28,7 @@ class Environment:
     choose the same arm in the same round of the same run see the same reward.
     """
 
-    setting: Setting
+    setting: EnvironmentSetting
     kind: EnvironmentKind
 
     def __post_init__(self) -> None:
@@ -88,5 +88,5 @@ def make_environment(
     ``schema`` is that of the users whom ``contexts="schema"`` simulates.
     """
     shifted = with_base_rate(get_link(link), base_rate)
-    setting = Setting(shifted, dim, arms, horizon, theta_norm, schema=schema)
+    setting = EnvironmentSetting(shifted, dim, arms, horizon, theta_norm, schema=schema)
     return Environment(setting, environment_kind(contexts))

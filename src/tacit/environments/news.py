@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from tacit.environments.registry import register_environment
-from tacit.environments.setting import Rounds, Setting
+from tacit.environments.setting import EnvironmentSetting, Rounds
 from tacit.errors import InvalidInput
 from tacit.glm.shifted import ShiftedLink
 from tacit.typing import FloatArray
@@ -27,7 +27,7 @@ _SPREAD: Final = math.sqrt((1.0 + _YOUNG + _OLD + _PHONE + _EVENING) / (_LONGEST
 """Length of the deviations of d = 5 in units of theta_norm: log-odds are then as different as with d = 25."""
 
 
-def _check(setting: Setting) -> None:
+def _check(setting: EnvironmentSetting) -> None:
     if setting.dim not in (CATEGORIES, CATEGORIES * TRAITS):
         raise InvalidInput(
             f"the environment 'news' has dim 5 (one feature for each category) or 25 (each category crossed with 1, "
@@ -39,7 +39,7 @@ def _check(setting: Setting) -> None:
 
 
 @register_environment("news", arms=lambda dim: CATEGORIES, check=_check)
-def news(rng: np.random.Generator, setting: Setting) -> Iterator[Rounds]:
+def news(rng: np.random.Generator, setting: EnvironmentSetting) -> Iterator[Rounds]:
     """Five categories of articles, readers with age, device and hour, about 8% clicks; d is 5 or 25, the link logistic.
 
     With d = 25 the features of an article are its category crossed with the reader: five blocks, of which the block of

@@ -1,7 +1,7 @@
 """Kinds of environments by name: the package's own, and those of a researcher's module.
 
-A kind is a function that takes a random generator and a `Setting` and yields blocks of rounds.  It draws theta* itself
-and tells nobody: policies see the contexts and the reward of the arm they chose.
+A kind is a function that takes a random generator and an `EnvironmentSetting` and yields blocks of rounds.  It draws
+theta* itself and keeps it: policies see only the contexts and the reward of the arm they chose.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from tacit.environments.setting import Block, Rounds, Setting
+from tacit.environments.setting import Block, EnvironmentSetting, Rounds
 from tacit.errors import InvalidInput
 from tacit.typing import FloatArray
 
-Generate = Callable[[np.random.Generator, Setting], Iterable[Rounds | Block | tuple[FloatArray, FloatArray]]]
+Generate = Callable[[np.random.Generator, EnvironmentSetting], Iterable[Rounds | Block | tuple[FloatArray, FloatArray]]]
 Function = TypeVar("Function", bound=Callable[..., Iterable[Any]])
 
 
@@ -30,7 +30,7 @@ class EnvironmentKind(NamedTuple):
     summary: str
     arms: Callable[[int], int] | None = None
     """Number of arms by dimension, for a kind that does not take it from its setting."""
-    check: Callable[[Setting], None] | None = None
+    check: Callable[[EnvironmentSetting], None] | None = None
     """Raises ``InvalidInput`` for a setting that the kind cannot be played in."""
 
 
@@ -40,7 +40,7 @@ ENVIRONMENTS: Mapping[str, EnvironmentKind] = MappingProxyType(_KINDS)
 
 
 def register_environment(
-    name: str, *, arms: Callable[[int], int] | None = None, check: Callable[[Setting], None] | None = None
+    name: str, *, arms: Callable[[int], int] | None = None, check: Callable[[EnvironmentSetting], None] | None = None
 ) -> Callable[[Function], Function]:
     """Make a function the environment called ``name``; a decorator.
 

@@ -33,7 +33,7 @@ class Block(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Setting:
+class EnvironmentSetting:
     """What an environment is asked for."""
 
     link: Link

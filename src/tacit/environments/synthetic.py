@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tacit.environments.registry import register_environment
-from tacit.environments.setting import Rounds, Setting
+from tacit.environments.setting import EnvironmentSetting, Rounds
 from tacit.errors import InvalidInput
 from tacit.typing import FloatArray
 
@@ -17,7 +17,7 @@ SHIFT_SCALE = 0.02
 
 
 @register_environment("ball")
-def ball(rng: np.random.Generator, setting: Setting) -> Iterator[Rounds]:
+def ball(rng: np.random.Generator, setting: EnvironmentSetting) -> Iterator[Rounds]:
     """Arms uniform in the unit ball, fresh every round."""
     theta = setting.draw_theta(rng)
     for rounds in setting.block_sizes():
@@ -25,7 +25,7 @@ def ball(rng: np.random.Generator, setting: Setting) -> Iterator[Rounds]:
 
 
 @register_environment("fixed")
-def fixed(rng: np.random.Generator, setting: Setting) -> Iterator[Rounds]:
+def fixed(rng: np.random.Generator, setting: EnvironmentSetting) -> Iterator[Rounds]:
     """One draw of arms from the unit ball for the whole run."""
     theta = setting.draw_theta(rng)
     arms = uniform_ball(rng, 1, setting.arms, setting.dim)
@@ -34,7 +34,7 @@ def fixed(rng: np.random.Generator, setting: Setting) -> Iterator[Rounds]:
 
 
 @register_environment("shift")
-def shift(rng: np.random.Generator, setting: Setting) -> Iterator[Rounds]:
+def shift(rng: np.random.Generator, setting: EnvironmentSetting) -> Iterator[Rounds]:
     """As ball, with a last coordinate that is tiny in the first half."""
     theta, narrow = setting.draw_theta(rng), setting.horizon // 2
     for rounds in setting.block_sizes():
@@ -45,7 +45,7 @@ def shift(rng: np.random.Generator, setting: Setting) -> Iterator[Rounds]:
 
 
 @register_environment("assouad", arms=lambda dim: 2 * dim)
-def assouad(rng: np.random.Generator, setting: Setting) -> Iterator[Rounds]:
+def assouad(rng: np.random.Generator, setting: EnvironmentSetting) -> Iterator[Rounds]:
     """The arms +-e_j of the lower bound, with its own small theta*; there are 2 d, whatever was asked for."""
     theta, axes = assouad_theta(rng, setting), np.eye(setting.dim)
     arms = np.concatenate([axes, -axes])
@@ -53,7 +53,7 @@ def assouad(rng: np.random.Generator, setting: Setting) -> Iterator[Rounds]:
         yield setting.rounds(np.tile(arms, (rounds, 1, 1)), theta)
 
 
-def _check_blocks(setting: Setting) -> None:
+def _check_blocks(setting: EnvironmentSetting) -> None:
     if setting.dim % setting.arms != 0:
         raise InvalidInput(
             f"the environment 'blocks' has parameters of their own for each arm: dim must be a multiple of "
@@ -62,7 +62,7 @@ def _check_blocks(setting: Setting) -> None:
 
 
 @register_environment("blocks", check=_check_blocks)
-def blocks(rng: np.random.Generator, setting: Setting) -> Iterator[Rounds]:
+def blocks(rng: np.random.Generator, setting: EnvironmentSetting) -> Iterator[Rounds]:
     """Arms with parameters of their own: each has a block of the features of one user, (1, Gaussian), of norm 1."""
     theta, arms = setting.draw_theta(rng), setting.arms
     size = setting.dim // arms
@@ -76,7 +76,7 @@ def blocks(rng: np.random.Generator, setting: Setting) -> Iterator[Rounds]:
         yield setting.rounds(contexts.reshape(rounds, arms, setting.dim), theta)
 
 
-def assouad_theta(rng: np.random.Generator, setting: Setting) -> FloatArray:
+def assouad_theta(rng: np.random.Generator, setting: EnvironmentSetting) -> FloatArray:
     """Perturbations of d / sqrt(T) along each axis: too small to tell apart early, too large to ignore."""
     size = min(setting.dim / math.sqrt(setting.horizon), setting.theta_norm / math.sqrt(setting.dim))
     return size * rng.choice([-1.0, 1.0], size=setting.dim)

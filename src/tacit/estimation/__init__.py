@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tacit.estimation.descent import NoisyGradientDescent
 from tacit.estimation.newton import NoisyNewton
-from tacit.estimation.plan import PrivateOptimizer, Problem, PublicView, Release, estimate
+from tacit.estimation.plan import PrivateOptimizer, PublicView, Regression, Release, estimate
 
 __all__ = [
     "NoisyGradientDescent",
     "NoisyNewton",
     "PrivateOptimizer",
-    "Problem",
     "PublicView",
+    "Regression",
     "Release",
     "estimate",
 ]

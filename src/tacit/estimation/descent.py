@@ -8,7 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit._validate import integer_at_least, positive_or_inf, probability
-from tacit.estimation.plan import Problem, PublicView, Publish, Release, add_noise, gradient_sum, plan_gradients
+from tacit.estimation.plan import (
+    PublicView,
+    Publish,
+    Regression,
+    Release,
+    add_noise,
+    gradient_sum,
+    plan_gradients,
+)
 from tacit.glm.rows import Selection
 from tacit.privacy.noise import NoiseSource
 from tacit.typing import FloatArray
@@ -38,7 +46,7 @@ class NoisyGradientDescent:
     (docs/theory.md#two-optimizers-one-charge).
     """
 
-    problem: Problem
+    problem: Regression
     mu: float
     public_count: int
     steps: int
@@ -51,7 +59,7 @@ class NoisyGradientDescent:
     @classmethod
     def planned(
         cls,
-        problem: Problem,
+        problem: Regression,
         mu: float,
         public_count: int,
         *,

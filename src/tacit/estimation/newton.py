@@ -8,7 +8,15 @@ import numpy as np
 
 from tacit._validate import integer_at_least, positive_or_inf
 from tacit.errors import InvalidInput
-from tacit.estimation.plan import Problem, PublicView, Publish, Release, add_noise, gradient_sum, plan_gradients
+from tacit.estimation.plan import (
+    PublicView,
+    Publish,
+    Regression,
+    Release,
+    add_noise,
+    gradient_sum,
+    plan_gradients,
+)
 from tacit.glm.rows import Selection
 from tacit.linalg.ball import into_ball
 from tacit.privacy.noise import NoiseSource
@@ -52,7 +60,7 @@ class NoisyNewton:
     (docs/theory.md#two-optimizers-one-charge).
     """
 
-    problem: Problem
+    problem: Regression
     mu: float
     steps: int = 3
     averaged: int = 2

@@ -39,7 +39,7 @@ def add_noise(exact: FloatArray, noise: FloatArray, noise_sd: float) -> FloatArr
 
 
 @dataclass(frozen=True)
-class Problem:
+class Regression:
     """Public constants of a regression: sum of losses + ``ridge / 2 ||theta - center||^2`` over a ball."""
 
     link: Link
@@ -121,7 +121,7 @@ class PrivateOptimizer(Protocol):
     """A plan that turns noise and rows into an estimate."""
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> Regression:
         """The regression to solve."""
 
     @property
@@ -141,7 +141,7 @@ class PrivateOptimizer(Protocol):
         """The estimate, a pure function of rows, public view and ``draws`` (steps x dim, scale included)."""
 
 
-def plan_gradients(problem: Problem, mu: float, steps: int, noise: NoiseSource, name: str) -> Release:
+def plan_gradients(problem: Regression, mu: float, steps: int, noise: NoiseSource, name: str) -> Release:
     """``steps`` Gaussian releases of the gradient sum that together are ``mu``-GDP.
 
     Formal guarantee
@@ -167,7 +167,7 @@ def plan_gradients(problem: Problem, mu: float, steps: int, noise: NoiseSource, 
     return Release(noise_sd, grid, event)
 
 
-def gradient_sum(problem: Problem, rows: Selection, theta: FloatArray, grid: float) -> FloatArray:
+def gradient_sum(problem: Regression, rows: Selection, theta: FloatArray, grid: float) -> FloatArray:
     """The exact gradient sum at a public ``theta``, before its noise."""
     bounds = problem.reward_bound, problem.residual_bound
     return clipped_gradient_sum(problem.link, rows, theta, *bounds, grid)

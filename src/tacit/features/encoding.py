@@ -23,7 +23,7 @@ import numpy.typing as npt
 from tacit.errors import InvalidInput
 from tacit.features.field import Field, shown, whole
 from tacit.features.layout import Layout, factors
-from tacit.features.records import Record, Table, is_columns, of_records, table_of
+from tacit.features.records import ColumnTable, Record, is_columns, of_records, table_of
 from tacit.linalg.blocks import compact_rows, dense_rows
 from tacit.typing import FloatArray, IntArray
 
@@ -71,7 +71,7 @@ class Side:
         spans = np.array([field.span for field in self.fields if field.is_number]).reshape(-1, 2)
         return spans[:, 0], spans[:, 1]
 
-    def slots(self, table: Table, role: str) -> Slots:
+    def slots(self, table: ColumnTable, role: str) -> Slots:
         """What the records of a table say."""
         count = table.lines
         values, positions = np.empty((count, self._size)), np.zeros((count, self._size), dtype=np.int64)
@@ -167,7 +167,7 @@ class Encoder:
             found, refused = self._users_apart(_as_list(users, self.users))
         return self.filled(found, common, common.values.shape[0]), refused
 
-    def _rows_of_table(self, users: object, arms: Table) -> tuple[FloatArray, Refusals]:
+    def _rows_of_table(self, users: object, arms: ColumnTable) -> tuple[FloatArray, Refusals]:
         """The same with arms in columns that have an axis of users and one of arms."""
         try:
             found, slots = self.users.slots_of(users), self.arms.slots(arms, self.arms.role)
@@ -180,7 +180,7 @@ class Encoder:
         return self.filled(found, slots, arms.shape[1]), {}
 
     def _users_apart(self, users: Sequence[object]) -> tuple[Slots, Refusals]:
-        admitted, refused = [self.users.slots(Table({}, (0,)), "")], Refusals()
+        admitted, refused = [self.users.slots(ColumnTable({}, (0,)), "")], Refusals()
         for number, user in enumerate(users):
             try:
                 admitted.append(self.users.slots_of_one(user))

@@ -29,7 +29,7 @@ _SUFFICIENT_DECREASE = 1e-4
 _HALVINGS = 60
 
 
-class Status(enum.Enum):
+class FitStatus(enum.Enum):
     """How a fit ended; the text is the remedy."""
 
     CONVERGED = "converged"
@@ -48,7 +48,7 @@ class Fit:
     """A fitted parameter; ``gradient_norm`` is what the ball does not hold in balance, 0 at the optimum."""
 
     theta: FloatArray
-    status: Status
+    status: FitStatus
     iterations: int
     gradient_norm: float
 
@@ -95,19 +95,19 @@ def _newton(objective: Objective, ball_radius: float, limits: Limits, theta: Flo
         here.hessian.flat[:: theta.size + 1] += jitter
         factor, failed = dpotrf(here.hessian)
         if failed:
-            return Fit(theta, Status.ILL_CONDITIONED, iteration, remaining)
+            return Fit(theta, FitStatus.ILL_CONDITIONED, iteration, remaining)
         target = into_ball_by_metric(theta - dpotrs(factor, here.gradient)[0], ball_radius, here.hessian)
         direction = target - theta
         remaining = norm(here.hessian.dot(direction))
         if norm(direction) <= limits.tolerance * (1.0 + norm(theta)):
             open_direction = float(factor.diagonal().min()) ** 2 < 10.0 * jitter
-            done = Status.ILL_CONDITIONED if open_direction and remaining > 0.0 else Status.CONVERGED
+            done = FitStatus.ILL_CONDITIONED if open_direction and remaining > 0.0 else FitStatus.CONVERGED
             return Fit(target, done, iteration + 1, remaining)
         moved = _line_search(objective, here, theta, direction)
         if moved is None:
-            return Fit(theta, Status.ILL_CONDITIONED, iteration + 1, remaining)
+            return Fit(theta, FitStatus.ILL_CONDITIONED, iteration + 1, remaining)
         theta, here = moved
-    return Fit(theta, Status.ITERATION_LIMIT, limits.iterations, remaining)
+    return Fit(theta, FitStatus.ITERATION_LIMIT, limits.iterations, remaining)
 
 
 def _line_search(

@@ -16,8 +16,8 @@ from tacit.policies.admission import admit_reward, admit_rewards
 from tacit.policies.arm_forms import ArmForm, Record
 from tacit.policies.config import Config, described_fields
 from tacit.policies.decision import Decision, Pending
-from tacit.policies.log import Abandoned, Decided, Entry, Rewarded
-from tacit.policies.one_life import ALIVE, OneLife
+from tacit.policies.log import Abandoned, Decided, LogEntry, Rewarded
+from tacit.policies.one_life import ALIVE, PolicyLife
 from tacit.policies.predicting import Predicting
 from tacit.policies.publisher import DIRECT, Publisher
 from tacit.policies.replay import ReplayingPublisher, apply_entry
@@ -145,7 +145,7 @@ class Policy(Storable, Predicting, ABC):
         self._open_ledger()
         self.state = self._make_state()
         self._pending = Pending(self.memo_size, self.config.reward_window, self.config.reward_age)
-        self._life = OneLife(private=self.private)
+        self._life = PolicyLife(private=self.private)
         self._span = Span(0, 0, 0.0)
         self._ticks_left = 0
         """How many ticks of the span may still follow; none when the state was replaced."""
@@ -533,7 +533,7 @@ class Policy(Storable, Predicting, ABC):
         """Number of decisions made so far."""
         return self._pending.decisions
 
-    def replay(self, entry: Entry) -> None:
+    def replay(self, entry: LogEntry) -> None:
         """Apply an entry of a log to the state from before it: the state after it, without new noise.
 
         Releases and everything made of them are equal to the bit.  Releases come before the decision or reward that

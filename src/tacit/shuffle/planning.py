@@ -35,7 +35,7 @@ BatchAccounting = Literal["gaussian", "renyi"]
 
 
 @dataclass(frozen=True)
-class Request:
+class SumRequest:
     """A sum that every user of the batch contributes to ``rounds`` times.
 
     ``share`` is relative to the other requests: the part of the squared Gaussian-DP parameter that all of its
@@ -56,7 +56,7 @@ class Request:
 class PlannedRelease:
     """A request with the parameters found for it; ``part`` is what one of its rounds costs."""
 
-    request: Request
+    request: SumRequest
     protocol: SumProtocol
     part: Guarantee
 
@@ -140,7 +140,7 @@ def plan_batch(
     users: int,
     epsilon: float,
     delta: float,
-    requests: Sequence[Request],
+    requests: Sequence[SumRequest],
     *,
     accounting: BatchAccounting = "gaussian",
     label: str = "batch",

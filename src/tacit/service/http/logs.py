@@ -22,7 +22,7 @@ _FLUSH_AT: Final = 200
 """Lines that are kept back at most."""
 
 
-class Log:
+class JsonLog:
     """Where words go."""
 
     def __init__(
