@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from tacit.audit import evidence
-from tacit.audit.attacks import attack_by_probes, attack_policy
+from tacit.audit.attacks import Replays, attack_by_probes, attack_policy, replay_many
 from tacit.audit.cases import CASES, Case, case_for
 from tacit.audit.contracts import Broken, Subject, choose_reads_no_secrets
 from tacit.audit.evidence import HOLDS, NOT_EXERCISED, REFUTED, Evidence, perform
-from tacit.audit.pairs import Replays, replay_many
 from tacit.audit.rehearsal import SEVERAL, fewer, rehearse
 from tacit.audit.statistics import Samples
 from tacit.audit.tasks import AuditTask, tasks_for

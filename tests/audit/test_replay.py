@@ -10,17 +10,15 @@ import numpy as np
 import pytest
 
 from tacit.audit import evidence
-from tacit.audit.attacks import attack_by_probes, attack_policy
+from tacit.audit.attacks import Replays, attack_by_probes, attack_policy, replay_many, replay_one
 from tacit.audit.cases import CASES, DRIVES, Case
-from tacit.audit.drives import driven_world
 from tacit.audit.joint_draws import joint_findings
-from tacit.audit.pairs import Replays, replay_many, replay_one
 from tacit.audit.rehearsal import audited_policy
 from tacit.audit.replay import kind_ratios, own_registry, replay
 from tacit.audit.session import Cost
 from tacit.audit.statistics import gaussian_bound
 from tacit.audit.tasks import AuditTask
-from tacit.audit.worlds import NEVER, UserRow, World, make_world, opposite_rows
+from tacit.audit.worlds import NEVER, UserRow, World, driven_world, make_world, opposite_rows
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import POLICIES, make_policy, policy_class
 from tacit.policies.state import public_part

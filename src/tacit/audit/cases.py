@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from tacit.audit.drives import exploring_rows, moving_rows
 from tacit.audit.rehearsal import audited_policy, private_class
 from tacit.audit.worlds import (
     ABSENT,
     ADVERSARIES,
     Adversary,
+    exploring_rows,
     largest_contribution,
     largest_gradient,
     late_rows,
+    moving_rows,
     opposite_rows,
     orthogonal_rows,
 )
@@ -37,7 +38,7 @@ class Case:
     adversaries: Sequence[Adversary] = ()
     """Who chooses the two rows; all that there are by default."""
     driven: bool = False
-    """Whether the other users push the policy to where its bounds are attained (`tacit.audit.drives`)."""
+    """Whether the other users push the policy to where its bounds are attained (`tacit.audit.worlds`)."""
     user: int | None = None
     """Whose row is replaced; drawn at random unless given."""
     rehearsed: bool = False

@@ -1,21 +1,21 @@
-"""Claim against evidence: a task is performed, and what it found is rows with a verdict each."""
+"""Claim against evidence: performs tasks, gives each finding a verdict, and draws what attackers saw."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tacit.audit.attacks import attack_by_probes, attack_policy
+from tacit.audit.attacks import Replays, attack_by_probes, attack_policy, replay_many
 from tacit.audit.cases import DRIVES, Case, case_for
 from tacit.audit.contracts import Broken, Contract, Subject, contracts_for
 from tacit.audit.joint_draws import joint_findings
 from tacit.audit.mechanisms import MECHANISMS
-from tacit.audit.pairs import Replays, replay_many
 from tacit.audit.rehearsal import NOTHING, audited_policy, life_of, private_class, usual_link
 from tacit.audit.replay import TOLERANCE, PairOutcome
 from tacit.audit.service_cases import SERVICE_CASES, TIGHT, random_script
@@ -26,6 +26,9 @@ from tacit.extensions import load_again
 from tacit.extras import named_extras
 from tacit.privacy.gaussian import epsilon_from, mu_from
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 HOLDS, REFUTED, LEAK, NO_LEAK = "holds", "refuted", "leak shown", "leak not shown"
 NOT_EXERCISED: Final = "not exercised"
 """The verdict where nothing was measured that could have refuted the claim."""
@@ -33,7 +36,9 @@ FAILURES: Final = (REFUTED, NO_LEAK, NOT_EXERCISED)
 FINDINGS: Final = 50
 """A bound at 95% exceeds a true claim once in twenty; a claim is refuted at a level that holds for as many bounds."""
 CONTRACT_SETTING: Final = {"dim": 3, "horizon": 400, "theta_bound": 2.0}
-"""Of a policy whose steps are held to their contracts."""
+"""Options of a policy whose steps are held to their contracts."""
+_BLUE, _RED = "#0072B2", "#D55E00"
+_COLUMNS: Final = 2
 _FEW_DRAWS: Final = "no noise was drawn that a release was made with"
 
 
@@ -269,3 +274,42 @@ _PERFORMERS: Final[dict[str, Callable[[AuditTask], list[Evidence]]]] = {
     "service": _service,
     "service pairs": _service_pairs,
 }
+
+
+def distributions(found: Sequence[Evidence], path: Path) -> None:
+    """Save a figure with a panel for each set of samples: histograms of both worlds, claim and bounds in the title."""
+    groups: dict[int, list[Evidence]] = {}
+    for evidence in found:
+        if evidence.samples is not None:
+            groups.setdefault(id(evidence.samples), []).append(evidence)
+    if not groups:
+        return
+    lines = -(-len(groups) // _COLUMNS)
+    columns = min(_COLUMNS, len(groups))
+    with named_extras():
+        from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.0 * columns, 3.4 * lines), layout="constrained")
+    axes = figure.subplots(lines, columns, squeeze=False)
+    for panel, group in zip(axes.flat, groups.values(), strict=False):
+        _panel(panel, group)
+    for panel in list(axes.flat)[len(groups) :]:
+        panel.set_visible(False)
+    figure.savefig(path, dpi=130)
+
+
+def _panel(axes: Axes, group: Sequence[Evidence]) -> None:
+    samples = group[0].samples
+    assert samples is not None
+    both = np.concatenate([samples.first, samples.second])
+    low, high = np.quantile(both, [0.001, 0.999])
+    bins = np.linspace(low, high + (1.0 if high == low else 0.0), min(61, 5 + int(np.sqrt(both.size))))
+    for values, colour, label in ((samples.first, _BLUE, "row"), (samples.second, _RED, "replaced row")):
+        style = {"histtype": "stepfilled", "alpha": 0.35, "color": colour, "label": label}
+        axes.hist(values, bins=bins.tolist(), density=True, **style)  # type: ignore[arg-type]
+        axes.axvline(float(np.mean(values)), color=colour, linewidth=1.0)
+    bounds = ", ".join(f"{e.method} {e.lower_bound:.2f}" for e in group if e.lower_bound is not None)
+    axes.set_title(f"{group[0].name}, epsilon {group[0].claim:g}: {group[0].verdict}\n{bounds}", fontsize=9)
+    axes.set_xlabel("the attacker's statistic", fontsize=8)
+    axes.set_yticks([])
+    axes.legend(fontsize=8, frameon=False)

@@ -16,8 +16,8 @@ from typing import Final
 import numpy as np
 
 from tacit.audit.joint_draws import DrawRecord
-from tacit.audit.privacy_loss import loss_mu
 from tacit.audit.session import SHUFFLED, Cost, Diverged, Session
+from tacit.audit.statistics import loss_mu
 from tacit.audit.worlds import NEVER, UserRow, World, neighbours
 from tacit.errors import AlreadyRewarded, ExpiredDecision
 from tacit.policies import registry

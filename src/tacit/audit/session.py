@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from tacit.audit.joint_draws import DrawRecord
-from tacit.audit.privacy_loss import Pair, loss_mu, protocol_pairs
+from tacit.audit.statistics import Pair, loss_mu, protocol_pairs
 from tacit.audit.worlds import copied
 from tacit.errors import TacitError
 from tacit.policies.private_policy import PrivatePolicy

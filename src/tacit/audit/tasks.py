@@ -13,9 +13,9 @@ from typing import Any, Final
 from tacit.audit.attacks import has_probes
 from tacit.audit.cases import DRIVES, case_for
 from tacit.audit.mechanisms import MECHANISMS
-from tacit.audit.privacy_loss import accounting
 from tacit.audit.rehearsal import audited_policies, private_class
 from tacit.audit.service_cases import SERVICE_CASES
+from tacit.audit.statistics import accounting
 from tacit.errors import InvalidInput
 from tacit.extensions import Extension
 

@@ -101,7 +101,7 @@ def audit(
     show(_table(name, delta, confidence, found), json_file)
     write_json([evidence.row() for evidence in found], json_file)
     if plot is not None:
-        from tacit.audit.pictures import distributions
+        from tacit.audit.evidence import distributions
 
         distributions(found, plot)
         messages().print(f"Figure: {plot}")
