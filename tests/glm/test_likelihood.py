@@ -7,9 +7,8 @@ import numpy.typing as npt
 import pytest
 from scipy.optimize import NonlinearConstraint, minimize
 
-from tacit.glm.likelihood import FitStatus, Limits, Objective, fit, minimise
+from tacit.glm.likelihood import FitStatus, Limits, Objective, evaluate, fit, minimise
 from tacit.glm.links import LINKS
-from tacit.glm.loss import evaluate
 from tacit.glm.rows import RowBuffer, Selection, selected
 from tacit.typing import FloatArray, count
 

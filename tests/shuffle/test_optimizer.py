@@ -7,9 +7,9 @@ import pytest
 
 from tacit.errors import InvalidInput
 from tacit.shuffle.analyzer import analyze
+from tacit.shuffle.calibration import paper_rounds
 from tacit.shuffle.domains import Ball, OuterProducts
 from tacit.shuffle.optimizer import definite_metric, gradient_descent
-from tacit.shuffle.paper import paper_rounds
 from tacit.shuffle.planning import BatchPlan, SumRequest, plan_batch
 from tacit.shuffle.randomizer import randomize
 from tacit.shuffle.shuffler import Shuffler

@@ -17,7 +17,7 @@ from scipy.stats import binom
 
 from tacit.audit.statistics import Samples
 from tacit.audit.worlds import copied, unit
-from tacit.estimation.newton import NoisyNewton
+from tacit.estimation.optimizers import NoisyNewton
 from tacit.estimation.plan import Regression, gradient_sum
 from tacit.glm.links import get_link
 from tacit.glm.rows import ALL_ROWS, Selection, rows_of

@@ -16,13 +16,13 @@ log-likelihood ratio has its threshold by theory, 0; others take it from one hal
 other.
 
 **Shuffled sums** have exact laws, so that epsilon needs no runs (`loss_epsilon`); this shares nothing with
-``shuffle.dominance``.  One user's contribution to a shuffled sum is x in one world and x' in the other, vectors in
-steps of the grid.  The sum shows, in each coordinate, ``floor(x + U) + Bin(N, p)`` plus the randomly rounded values of
-all other users.  These are independent of the user's own and have the same law in both worlds; adding them is
-post-processing, so that leaving them out can only make the worlds easier to tell apart.  What is left are two known
-discrete laws per coordinate, mixtures of two shifted binomials, independent across coordinates.  The privacy loss
-distribution of each coordinate, and of all of them together, is computed by dp-accounting (Koskela et al., arXiv
-1906.03049; Meiser and Mohammadi, CCS 2018), which is in the extra ``audit``.
+`binomial_dominance`, by which noise is calibrated.  One user's contribution to a shuffled sum is x in one world and x'
+in the other, vectors in steps of the grid.  The sum shows, in each coordinate, ``floor(x + U) + Bin(N, p)`` plus the
+randomly rounded values of all other users.  These are independent of the user's own and have the same law in both
+worlds; adding them is post-processing, so that leaving them out can only make the worlds easier to tell apart.  What is
+left are two known discrete laws per coordinate, mixtures of two shifted binomials, independent across coordinates.  The
+privacy loss distribution of each coordinate, and of all of them together, is computed by dp-accounting (Koskela et al.,
+arXiv 1906.03049; Meiser and Mohammadi, CCS 2018), which is in the extra ``audit``.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.estimation.descent import NoisyGradientDescent
-from tacit.estimation.newton import NoisyNewton
+from tacit.estimation.optimizers import NoisyGradientDescent, NoisyNewton
 from tacit.estimation.plan import PrivateOptimizer, PublicView, Regression, Release, estimate
 
 __all__ = [

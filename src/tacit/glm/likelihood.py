@@ -1,8 +1,12 @@
 """Maximum likelihood with ridge, on all of space or on a ball around 0.
 
-Minimises sum_i l_i(theta) + (ridge / 2) ||theta||^2 by damped Newton steps.  On a ball the step goes to the minimum of
-the quadratic model over the ball, which is the projection of the Newton point in the norm of the Hessian: the same
-code with and without the constraint, and a quadratic rate in both.
+The loss of every link is l(theta) = -r z + int_0^z mu with z = <x, theta>, summed over rows: gradient (mu(z) - r) x,
+Hessian mu'(z) x x'.  Up to a constant it is the negative log-likelihood of the canonical links; for probit it is not
+the probit likelihood, yet convex, and theta* minimises its expectation.
+
+`fit` minimises sum_i l_i(theta) + (ridge / 2) ||theta||^2 by damped Newton steps.  On a ball the step goes to the
+minimum of the quadratic model over the ball, which is the projection of the Newton point in the norm of the Hessian:
+the code is the same with and without the constraint, with a quadratic rate in both.
 """
 
 from __future__ import annotations
@@ -18,7 +22,6 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 
 from tacit.errors import InvalidInput
 from tacit.glm.links import Link, get_link
-from tacit.glm.loss import Expansion, evaluate
 from tacit.glm.rows import rows_of
 from tacit.linalg.ball import into_ball, into_ball_by_metric, norm
 from tacit.threads import one_blas_thread
@@ -53,6 +56,27 @@ class Fit:
     gradient_norm: float
 
 
+class Expansion(NamedTuple):
+    """A function of theta around one point, to second order."""
+
+    value: float
+    gradient: FloatArray
+    hessian: FloatArray
+
+
+def evaluate(link: Link, features: FloatArray, rewards: FloatArray, theta: FloatArray) -> Expansion:
+    """Sum the loss over rows of ``features``, shape (n, d), with its gradient and Hessian."""
+    z = features.dot(theta)
+    value = float((link.antiderivative(z) - link.antiderivative_at(0.0)).sum() - rewards.dot(z))
+    return Expansion(value, (link.mean(z) - rewards).dot(features), weighted_outers(features, link.derivative(z)))
+
+
+def weighted_outers(features: FloatArray, weights: FloatArray) -> FloatArray:
+    """Sum w x x' over rows, symmetric to the bit; no weight is negative."""
+    rooted = features * np.sqrt(weights)[:, np.newaxis]
+    return np.asarray(rooted.T.dot(rooted))
+
+
 class Objective(NamedTuple):
     """The function of theta that a fit minimises: the loss of these rows, and a ridge."""
 
@@ -70,7 +94,7 @@ class Objective(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """When a fit ends: at a Newton step below ``tolerance * (1 + ||theta||)``, or after so many steps."""
+    """When a fit ends: at a Newton step below ``tolerance * (1 + ||theta||)``, or after ``iterations`` steps."""
 
     tolerance: float
     iterations: int

@@ -88,10 +88,6 @@ class Link(ABC):
         For a fixed uniform number it never falls as the mean rises.  Means and numbers are broadcast.
         """
 
-    def sample_rewards(self, scores: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
-        """Rewards in [0, R] of simulated users at each score."""
-        return self.draw_rewards(self.mean(scores), reward_bound, uniforms)
-
     @abstractmethod
     def simulated_reward_bound(self, theta_norm: float) -> float:
         """R for a simulated instance whose parameter has this norm: no mean is above it."""

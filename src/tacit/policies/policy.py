@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import InvalidInput, TacitError
-from tacit.glm.link_names import LINK_NAMES
+from tacit.glm.links import LINKS
 from tacit.policies.admission import admit_reward, admit_rewards
 from tacit.policies.arm_forms import ArmForm, Record
 from tacit.policies.config import Config, described_fields
@@ -94,7 +94,7 @@ class Policy(Storable, Predicting, ABC):
     name: ClassVar[str]
     guarantee: ClassVar[Model] = "none"
     """Privacy model: ``joint``, ``shuffle``, ``local`` or ``none``."""
-    links: ClassVar[Collection[str]] = LINK_NAMES
+    links: ClassVar[Collection[str]] = LINKS
     """Names of the links that it can work with; all of them unless stated."""
     config_type: ClassVar[type[Config]] = Config
     coin_count: int = 0
@@ -132,7 +132,7 @@ class Policy(Storable, Predicting, ABC):
                 "(CONTRIBUTING.md, 'How to add a policy')"
             )
         self.config = self._chosen(config, fields)
-        if self.config.link not in self.links and self.config.link in LINK_NAMES:
+        if self.config.link not in self.links and self.config.link in LINKS:
             raise InvalidInput(f"{self.name} supports the links {', '.join(self.links)}, not {self.config.link!r}")
         self.setting: Setting = self._make_setting()
         self._arms = ArmForm(self.setting, self.structure, self.config.features)

@@ -16,8 +16,7 @@ import numpy as np
 
 from tacit._validate import finite, positive, probability
 from tacit.errors import InvalidInput
-from tacit.estimation.descent import MAX_STEPS, NoisyGradientDescent
-from tacit.estimation.newton import NoisyNewton
+from tacit.estimation.optimizers import MAX_STEPS, NoisyGradientDescent, NoisyNewton
 from tacit.estimation.plan import PrivateOptimizer, PublicView, Regression, estimate
 from tacit.glm.rows import Selection
 from tacit.linalg.packing import packed_size, unpacked

@@ -19,9 +19,9 @@ from tacit.policies.setting import PrivateSetting, Setting
 from tacit.policies.shuffle.estimate import ScoreBall, contributions, score_ball, updated
 from tacit.policies.shuffle.profiles import ShuffleProfile
 from tacit.policies.shuffle.steps import ShuffleState, arm_weights, estimate, estimate_count
+from tacit.shuffle.calibration import paper_rounds
 from tacit.shuffle.domains import Ball, OuterProducts
 from tacit.shuffle.optimizer import definite_metric, gradient_descent
-from tacit.shuffle.paper import paper_rounds
 from tacit.shuffle.planning import SumRequest
 from tacit.typing import FloatArray
 
