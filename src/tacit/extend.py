@@ -1,4 +1,4 @@
-"""Everything that a policy, link or environment of one's own needs, in one place (CONTRIBUTING.md shows it in use).
+"""Everything that a policy, link or environment outside of the package needs (CONTRIBUTING.md shows it in use).
 
 A module outside of the package that registers one gets everything that the package's own have: `tacit.make_policy`,
 save and load, ``tacit simulate --module`` with parallel runs, journal and plots, ``tacit bench regret``, and for

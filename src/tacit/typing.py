@@ -27,17 +27,17 @@ class Scalar(Protocol):
 
 
 class Count(Protocol):
-    """The same for a whole number."""
+    """A whole number of a state that changes: an integer array without axes, read and written as ``x[()]``."""
 
     def __getitem__(self, index: tuple[()], /) -> int: ...
     def __setitem__(self, index: tuple[()], value: int, /) -> None: ...
 
 
 def scalar(value: float = 0.0) -> Scalar:
-    """A number of a state, to begin with."""
+    """A `Scalar` with this initial value."""
     return cast(Scalar, np.array(value, dtype=np.float64))
 
 
 def count(value: int = 0) -> Count:
-    """A whole number of a state, to begin with."""
+    """A `Count` with this initial value."""
     return cast(Count, np.array(value, dtype=np.int64))

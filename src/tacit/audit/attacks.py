@@ -42,7 +42,7 @@ _BOUNDARIES: Final = (SHORT_EPOCH - 1, SHORT_EPOCH, 3 * SHORT_EPOCH - 1)
 
 @dataclass(frozen=True)
 class Target:
-    """How a policy is attacked: its options, how many users there are, who is replaced, by which rows."""
+    """An attack on a policy: its options, the number of users, the replaced user, and who chooses the two rows."""
 
     options: Mapping[str, Any]
     users: int
@@ -62,13 +62,14 @@ TARGETS: Final[Mapping[str, Target]] = MappingProxyType(
 )
 _ANY: Final = Target({"horizon": 12}, 12, 1, largest_contribution)
 NOTHING_SEEN: Final = Samples(np.empty(0), np.empty(0))
-"""Of a policy that releases nothing."""
+"""The samples of a policy that releases nothing."""
 
 
 def target_for(name: str, epsilon: float, delta: float, options: Mapping[str, Any]) -> Target | None:
-    """How a policy with this budget and these options is attacked; None where it releases nothing to attack.
+    """The attack on a policy with this budget and these options; None where the policy releases nothing.
 
-    One without a target of its own is attacked by its second user's row, in a life that a rehearsal found long enough.
+    A policy that `TARGETS` does not list is attacked by its second user's row, in a life that a rehearsal found long
+    enough.
     """
     if name in TARGETS and not options:
         return TARGETS[name]
@@ -132,9 +133,9 @@ def has_probes(name: str) -> bool:
 def attack_by_probes(
     case: Case, epsilon: float, delta: float, runs: int, seed: int, options: Mapping[str, Any] = MappingProxyType({})
 ) -> Samples:
-    """How many of the users after the replaced one get the first of two arms, which this one praised or not.
+    """Number of later users who get the first of two arms, which the replaced user praised in one of the worlds.
 
-    A black box: the attacker sees arms only.  Far from the best attack, since arms show little of the releases.
+    The attacker sees arms only.  Far from the best attack, since arms show little of the releases.
     """
     chosen, users = {"horizon": _PROBES + 1, **options}, _PROBES + 1
     if case.rehearsed:
@@ -217,14 +218,14 @@ def _replay_terms(epsilon: float, delta: float) -> dict[str, Any]:
 
 
 def _life(case: Case, arguments: Mapping[str, Any]) -> Life | None:
-    """How long the policy must live, where that is left to a rehearsal."""
+    """The life that a rehearsal finds for the policy; None where the case states it."""
     return life_of(case.policy, arguments, fixed=case.own_horizon) if case.rehearsed else None
 
 
 def replay_one(
     case: Case, index: int, adversary: Adversary, epsilon: float, delta: float, seed: int, **options: Any
 ) -> PairOutcome:
-    """Pair number ``index`` of a case; some are saved and loaded, decide in groups or are paid late."""
+    """Replay pair number ``index`` of a case; some pairs are saved and loaded, decide in groups or are paid late."""
     rng = np.random.default_rng([seed, index])
     arguments = {**_replay_terms(epsilon, delta), **case.setting(index), **options}
     life = _life(case, arguments)

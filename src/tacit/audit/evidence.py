@@ -44,7 +44,7 @@ _FEW_DRAWS: Final = "no noise was drawn that a release was made with"
 
 @dataclass(frozen=True)
 class Evidence:
-    """One row: what is claimed, what was found, how, in how many runs."""
+    """One finding: the claim, the evidence, the method and the number of runs."""
 
     name: str
     claim: float | None
@@ -63,19 +63,19 @@ class Evidence:
         return self.verdict in FAILURES
 
     def row(self) -> dict[str, Any]:
-        """For JSON."""
+        """The finding as a dictionary for JSON."""
         names = ("name", "claim", "lower_bound", "method", "runs", "verdict", "detail")
         return {name: getattr(self, name) for name in names}
 
 
 def perform(task: AuditTask) -> list[Evidence]:
-    """Do a task."""
+    """Perform a task and return its findings."""
     load_again(task.modules)
     return _PERFORMERS[task.kind](task)
 
 
 def perform_all(tasks: Sequence[AuditTask], jobs: int = 1) -> Iterator[list[Evidence]]:
-    """Do all tasks, in order, several at a time."""
+    """Perform all tasks, ``jobs`` at a time; yields their findings in order."""
     if jobs == 1:
         yield from map(perform, tasks)
         return
@@ -114,7 +114,7 @@ def _case(task: AuditTask) -> Case:
 
 
 def _fewer_runs(task: AuditTask, runs: int) -> str:
-    """Says so where lives were so long that there are fewer of them than asked for."""
+    """A remark where lives were so long that fewer runs were made than asked for."""
     return f"{runs} in place of {task.runs} runs, since lives are long" if 0 < runs < task.runs else ""
 
 

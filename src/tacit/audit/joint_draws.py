@@ -206,7 +206,7 @@ def _table_findings(table: _Table, level: float, *, combined: bool) -> Iterator[
 
 
 def _scale_findings(table: _Table, level: float) -> Iterator[str]:
-    """Of each column, of all together, and means against a constant column."""
+    """Findings about the scale of each column and of all together, and about their means."""
     squares, n = np.sum(table.values**2, axis=0), table.lines
     low, high = _scale_range(n, level)
     scales = np.sqrt(squares / n)

@@ -115,7 +115,7 @@ def attack_stream(factorization: str) -> Attack:
 
 
 def _responses(plan: ContinualRelease) -> tuple[FloatArray, FloatArray]:
-    """What a unit in one leaf, or in one draw of noise, adds to each release: column by column."""
+    """Response of each release to a unit in one leaf or in one draw of noise, column by column."""
     units = np.eye(LEAVES)[:, :, np.newaxis] * np.ones(3)
     by_leaf = np.array([_release_runs(plan, unit, np.zeros((1, LEAVES, 3)))[0, :, 0] for unit in units]).T
     return by_leaf, _release_runs(plan, np.zeros((LEAVES, 3)), units)[:, :, 0].T
@@ -139,7 +139,7 @@ def attack_gradient(epsilon: float, delta: float, runs: int, rng: np.random.Gene
 
 
 def _furthest_rows(problem: Regression) -> list[tuple[FloatArray, float]]:
-    """By brute force over directions and extreme rewards, at theta = (S, 0)."""
+    """The two rows whose gradients at theta = (S, 0) lie furthest apart, by brute force over directions and rewards."""
     turns = np.repeat(np.linspace(0.0, 2.0 * math.pi, 181), 2)
     rewards = np.tile([0.0, problem.reward_bound], 181)
     features = np.stack([np.cos(turns), np.sin(turns)], axis=1)

@@ -35,7 +35,7 @@ _CALL: Final = re.compile(r"(optimizer call \d+), (theta_o|theta_tau)")
 
 @dataclass(frozen=True)
 class PairOutcome:
-    """What one pair of neighbours showed."""
+    """The result of replaying one pair of neighbours."""
 
     mu: float
     """Gaussian-DP parameter that the replaced row was measured to cost."""
@@ -57,7 +57,7 @@ class PairOutcome:
 
     @property
     def worst(self) -> float:
-        """The largest ratio, in all or of one kind: no kind of charge may be exceeded, whatever others leave over."""
+        """The largest ratio, in all or of one kind: no kind of charge may be exceeded, even if others have room."""
         return max(self.ratio, *self.kinds.values(), 0.0)
 
     @property
@@ -73,7 +73,7 @@ class _Run:
     session: Session
     world: World
     rows: tuple[UserRow, ...] = ()
-    """Of the replaced user, in either world; named when that user comes."""
+    """Rows of the replaced user in both worlds; chosen when that user arrives."""
     due: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     decisions: dict[tuple[int, int], Decision] = field(default_factory=dict)
     divergences: list[str] = field(default_factory=list)
@@ -271,7 +271,7 @@ def load_private(path: Path, *, recover: bool = False) -> PrivatePolicy:
 
 
 def _compare(run: _Run, *, reports: bool = False) -> None:
-    """All that others may see, now that the releases are the same: byte for byte the same in both worlds."""
+    """Raise unless everything that others may see is equal in both worlds, byte for byte, given equal releases."""
     first, second = run.session.policies
     if first.public_fingerprint() == second.public_fingerprint() and not reports:
         return
@@ -287,7 +287,7 @@ def _compare(run: _Run, *, reports: bool = False) -> None:
 
 @contextmanager
 def own_registry() -> Iterator[None]:
-    """Tokens of resumed states go to a folder that is thrown away."""
+    """A context in which tokens of resumed states go to a temporary folder."""
     before = os.environ.get("TACIT_STATE_DIR")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TACIT_STATE_DIR"] = folder

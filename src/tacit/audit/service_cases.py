@@ -35,13 +35,13 @@ class ServiceCase:
 
 
 def _same(vector: tuple[float, ...]) -> FloatArray:
-    """Arms among which there is nothing to choose."""
+    """Equal arms, so that the choice makes no difference."""
     return np.tile(np.asarray(vector), (_ARMS, 1))
 
 
 _FIRST, _OPPOSITE, _SECOND = _same((1.0, 0.0)), _same((-1.0, 0.0)), _same((0.0, 1.0))
 _CROWD: Final = Visitor(_FIRST, None, None)
-"""Somebody whose reward never comes."""
+"""A user whose reward never comes."""
 
 
 def _crowd(count: int, first: int = 0) -> dict[int, Visitor]:
@@ -52,7 +52,7 @@ def _crowd(count: int, first: int = 0) -> dict[int, Visitor]:
 
 
 def batch_falls_due(size: int = 995, group: int = 1, *, missing: bool = False) -> Script:
-    """Somebody's reward comes just before or just after a batch of others is due, and then people ask again.
+    """One reward comes just before or just after a batch of others is due, and then users ask again.
 
     With ``missing`` it comes just after, or never.  The sizes in use are such that the first decision afterwards (the
     second one, in groups of two) closes a leaf.
@@ -71,7 +71,7 @@ def batch_falls_due(size: int = 995, group: int = 1, *, missing: bool = False) -
 def crash_after_a_reward(
     *, wait: float = 24.0, crash: float = 13.0, rewards: tuple[float, float] = (12.9, 2.0), beats: bool = False
 ) -> Script:
-    """A crash in both worlds; before it came one reward, at one time or another, and nothing else.  Hours, all of it.
+    """A crash in both worlds, and before it one reward, whose time differs between the worlds.  Times are in hours.
 
     With ``beats`` the service has had some in between.
     """
@@ -98,7 +98,7 @@ def id_is_asked_for_again() -> Script:
 
 
 def rewards_before_a_window_is_full() -> Script:
-    """As many decisions wait as the policy can keep: whether one more is taken follows from the clock alone."""
+    """The reward window is full: whether one more decision is taken follows from the clock alone."""
     rows = _crowd(60) | {user: Visitor(_SECOND, 1.0, 0.5) for user in range(0, 60, 3)}
     steps = [Step(0.9 * user, "ask", (user,)) for user in range(60)]
     soon, late = Visitor(_FIRST, 1.0, 0.1), Visitor(_FIRST, 1.0, 1.5 * WAIT)
@@ -123,7 +123,7 @@ def group_that_waits(size: int = 497) -> Script:
 
 
 def _tight(neighbours: tuple[Visitor, Visitor], users: int = 260, **terms: Any) -> Script:
-    """The first user is replaced; so many others follow that the leaf's column has nearly its whole norm."""
+    """The first user is replaced, and enough others follow that the leaf's column has nearly its whole norm."""
     rows = {user: Visitor((_FIRST, _SECOND)[user % 2], float(user % 4 < 2), 0.5) for user in range(users)}
     late = 60
     steps = [Step(1.0 + user, "ask", (user,)) for user in range(late)]
@@ -225,7 +225,7 @@ def _random_row(rng: np.random.Generator) -> Visitor:
 
 
 def _random_steps(rng: np.random.Generator, users: int, replaced: int) -> list[Step]:
-    """Users ask alone or in batches, a few of them twice; in between happens what happens to a service."""
+    """Users ask alone or in batches, a few of them twice, with random events of the service in between."""
     steps, now, user = list[Step](), 1.0, 0
     while user < users:
         now += float(rng.choice([0.0, 0.01, 0.5, 2.0, WAIT], p=[0.2, 0.2, 0.3, 0.25, 0.05]))

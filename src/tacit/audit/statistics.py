@@ -1,7 +1,7 @@
 """Lower confidence bounds on epsilon from what an attacker saw in many runs of two worlds.
 
 Two methods.  *Clopper-Pearson*: a mechanism that is (epsilon, delta)-DP has TPR <= e^epsilon FPR + delta for every
-test, in both directions; whatever the mechanism is, error rates of one test bound epsilon from below.  *Gaussian DP*: a
+test, in both directions; for any mechanism, error rates of one test bound epsilon from below.  *Gaussian DP*: a
 mu-GDP mechanism has Phi^-1(TPR) - Phi^-1(FPR) <= mu for every test; the largest mu that contradicts the data is
 turned into epsilon by the mechanism's own curve (Nasr et al., arXiv 2302.07956).  The second needs the claim to
 be one of Gaussian DP, as all claims here are, and finds far more: a factor of two in the noise at epsilon = 1 is out
@@ -59,7 +59,7 @@ class Samples:
         return int(min(self.first.size, self.second.size))
 
     def oriented(self) -> Samples:
-        """Turned so that large values speak for ``second``, as far as the first halves tell."""
+        """The samples with their sign chosen, on the first halves, so that large values speak for ``second``."""
         training = self.halves()[0]
         forward = float(np.mean(training.second)) >= float(np.mean(training.first))
         return self if forward else Samples(-self.first, -self.second)
@@ -81,7 +81,7 @@ class Bound:
 
 
 def upper_rate(count: int, total: int, failure: float) -> float:
-    """Clopper-Pearson: exceeded by the true rate with probability at most ``failure``."""
+    """Clopper-Pearson bound, which the true rate exceeds with probability at most ``failure``."""
     return 1.0 if count >= total else float(beta.ppf(1.0 - failure, count + 1, total - count))
 
 
@@ -97,7 +97,7 @@ def _error_rates(samples: Samples, threshold: float, confidence: float) -> tuple
 
 
 def gaussian_bound(samples: Samples, delta: float, confidence: float = 0.95, threshold: float | None = 0.0) -> Bound:
-    """By Gaussian DP; ``threshold=None`` chooses it on one half of the runs."""
+    """Lower bound on epsilon by Gaussian DP; ``threshold=None`` chooses a threshold on one half of the runs."""
     judged = samples
     if threshold is None:
         training, judged = samples.halves()
@@ -107,7 +107,7 @@ def gaussian_bound(samples: Samples, delta: float, confidence: float = 0.95, thr
 
 
 def clopper_pearson_bound(samples: Samples, delta: float, confidence: float = 0.95) -> Bound:
-    """By counting errors alone, with a threshold from the other half of the runs."""
+    """Lower bound on epsilon by counting errors alone, with a threshold from the other half of the runs."""
     training, judged = samples.halves()
     threshold = _best_threshold(training, delta, confidence, gaussian=False)
     epsilon = _counted_epsilon(*_error_rates(judged, threshold, confidence), delta)

@@ -44,7 +44,7 @@ QUICK: Final = Effort(1_000, 40, 48, 3, 20)
 
 @dataclass(frozen=True)
 class AuditTask:
-    """One thing to try."""
+    """One attack, replay or contract of a policy, a mechanism or a service."""
 
     kind: str
     name: str
@@ -54,7 +54,7 @@ class AuditTask:
     confidence: float = 0.95
     seed: int = 0
     modules: tuple[Extension, ...] = ()
-    """Modules that registered what is to be tried; a process that does the task imports them first."""
+    """Modules that registered the policy; a process that performs the task imports them first."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the policy, its horizon among them, in place of those of its settings."""
     service: str = ""
@@ -108,12 +108,12 @@ def tasks_for(
 
 
 def paper_tasks(delta: float, seed: int = 0) -> list[AuditTask]:
-    """The leak that ``profile="paper"`` is kept for."""
+    """Tasks that show the leak which ``profile="paper"`` is kept for."""
     return [AuditTask("paper", PAPER, 24, 4.0, delta, seed=seed)]
 
 
 def service_tasks(service: str, effort: Effort = FULL, seed: int = 0) -> list[AuditTask]:
-    """Neighbours that are played through a service: all named ones, and random ones."""
+    """Tasks that play neighbours through a service: all named ones, and random ones."""
     named = [AuditTask("service", name, 1, seed=seed, service=service) for name in SERVICE_CASES]
     starts = range(0, effort.service, _PAIRS_AT_ONCE)
     sizes = [(start, min(_PAIRS_AT_ONCE, effort.service - start)) for start in starts]

@@ -20,7 +20,7 @@ from tacit.privacy.continual import Stream
 from tacit.typing import FloatArray, IntArray
 
 EXCESS: Final = 10.0
-"""How far the replaced user's rewards exceed what they are clipped to."""
+"""Factor by which the replaced user's rewards exceed what they are clipped to."""
 NEVER: Final = -1
 """Delay of a reward that does not come."""
 AXIS: Final = 0
@@ -84,7 +84,7 @@ def allowed(policy: PrivatePolicy, vectors: FloatArray) -> FloatArray:
 
 
 def neighbours(world: World, policy: PrivatePolicy, rng: np.random.Generator) -> tuple[UserRow, UserRow]:
-    """The two rows of the replaced user, as the adversary has them, within what the policy takes.
+    """The two rows that the adversary chooses for the replaced user, cut to what the policy takes.
 
     Where rewards above the bound are clipped, they are ten times as high: that must not matter, whenever they come.
     """

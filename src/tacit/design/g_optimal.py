@@ -68,20 +68,20 @@ def g_optimal_designs(arms: FloatArray, ridge: float) -> Designs:
 
 
 class _Working(NamedTuple):
-    """The users whose certificate does not hold yet."""
+    """State of the users whose certificate does not hold yet."""
 
     places: IntArray
-    """Which of the N they are, shape (M,)."""
+    """Numbers of these users among the N, shape (M,)."""
     arms: FloatArray
     ridge: FloatArray
     weights: FloatArray
     inverse: FloatArray
-    """Of V(weights), shape (M, d, d)."""
+    """Inverse of V(weights), shape (M, d, d)."""
     variances: FloatArray
     """w_k of every arm, shape (M, K)."""
 
     def only(self, kept: BoolArray) -> _Working:
-        """These users alone."""
+        """The state of the users that ``kept`` marks."""
         return _Working._make(array[kept] for array in self)
 
 
@@ -216,7 +216,7 @@ def _dependencies(arms: FloatArray) -> FloatArray:
 
 
 def _slid(weights: FloatArray, direction: FloatArray) -> FloatArray:
-    """Move the weights along ``direction`` or against it, whichever makes a weight vanish sooner, until one does."""
+    """Move the weights along ``direction`` or against it, until a weight vanishes; of both ways the shorter one."""
     moves = direction != 0.0
     steps = np.where(moves, weights / np.where(moves, -direction, 1.0), np.inf)
     forward = np.where(steps > 0.0, steps, np.inf).min(axis=1)

@@ -1,7 +1,7 @@
-"""How rewards come: at once, late, or all at one age; by name, the package's own and those of a researcher's module.
+"""When rewards come (at once, late, or all at one age), by name: the package's kinds and those of other modules.
 
-A kind says, for the reward that every arm would earn, how many decisions later it comes.  It draws from a generator of
-its own, so that environments are the same however rewards come, and all policies meet the same delays.
+A kind says, for the reward that every arm would earn, how many decisions later it comes.  Its generator is a separate
+one, so that environments do not depend on when rewards come, and all policies meet the same delays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOW: Final = "now"
 MEAN_WAIT: Final = 100
 """Decisions until a good reward comes, on average, in `late`."""
 LONGEST_WAIT: Final = 1_000
-"""Decisions until it is known that none came; what `held` waits for all."""
+"""Decisions until it is known that no reward came, in `late`; the age of every reward in `held`."""
 LOST: Final = 0.05
 """Share of rewards that never come in `late`."""
 
@@ -34,7 +34,7 @@ Function = TypeVar("Function", bound=Callable[..., npt.ArrayLike])
 
 
 class ArrivalKind(NamedTuple):
-    """How rewards come."""
+    """A named rule of when rewards come."""
 
     name: str
     draw: Delays
@@ -62,7 +62,7 @@ ARRIVALS: Mapping[str, ArrivalKind] = MappingProxyType(_KINDS)
 
 
 def register_arrivals(name: str) -> Callable[[Function], Function]:
-    """Make a function the way of rewards called ``name``; a decorator.
+    """Register a function as the rule called ``name`` of when rewards come; a decorator.
 
     The function takes ``(rng, rewards, setting)``, where ``rewards`` has shape (n, K): what every arm of n consecutive
     rounds earns.  It returns integers of the same shape: a delay of m means that the reward is reported just before the
@@ -106,8 +106,8 @@ def now(rng: np.random.Generator, rewards: FloatArray, setting: EnvironmentSetti
 def late(rng: np.random.Generator, rewards: FloatArray, setting: EnvironmentSetting) -> IntArray:
     """Good rewards come after about 100 decisions, others after 1,000, one in twenty never.
 
-    As clicks do: that somebody clicked is known soon, that somebody did not when one stops waiting.  Good is above half
-    of the range, and of counts what is not 0.
+    Clicks are like this: a click is known soon, the lack of one only when the waiting ends.  Good rewards are above
+    half of the range; for counts, above 0.
     """
     rounds = (rewards.shape[0], 1)
     waits, lost = rng.geometric(1.0 / MEAN_WAIT, size=rounds), rng.random(rounds) < LOST

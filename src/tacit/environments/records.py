@@ -1,4 +1,4 @@
-"""Simulated users of a schema: what to expect of one's own features before anybody comes."""
+"""Simulated users of a schema, to see what to expect of its features before the first real user comes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def offered_arms(schema: Schema, asked: int | None = None) -> int:
 
 
 def _own_values(schema: Schema) -> list[Any]:
-    """The values that have parameters of their own; none without ``per_arm``."""
+    """Values of the ``per_arm`` category, each of which has separate parameters; none without ``per_arm``."""
     return [
         value
         for field in schema.arm
@@ -65,7 +65,7 @@ def records(rng: np.random.Generator, setting: EnvironmentSetting) -> Iterator[R
 
     The arms of a round are values of the category that ``per_arm`` names, all of them or as many as are asked for,
     drawn without repetition.  Without ``per_arm`` they are drawn anew, each field uniform over what it may say.
-    Whatever else arms have is drawn anew for every user.
+    All other fields of arms are drawn anew for every user.
     """
     return rounds_with(rng, setting, setting.draw_theta(rng))
 

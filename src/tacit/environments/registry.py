@@ -31,7 +31,7 @@ Function = TypeVar("Function", bound=Callable[..., Iterable[Any]])
 
 
 class EnvironmentKind(NamedTuple):
-    """How contexts and rewards come about."""
+    """A named function that generates contexts and rewards."""
 
     name: str
     generate: Generate
@@ -50,13 +50,13 @@ ENVIRONMENTS: Mapping[str, EnvironmentKind] = MappingProxyType(_KINDS)
 def register_environment(
     name: str, *, arms: Callable[[int], int] | None = None, check: Callable[[EnvironmentSetting], None] | None = None
 ) -> Callable[[Function], Function]:
-    """Make a function the environment called ``name``; a decorator.
+    """Register a function as the environment called ``name``; a decorator.
 
     The function takes ``(rng, setting)`` and yields consecutive rounds, ``setting.horizon`` of them or more, as
 
     - ``contexts, means``: arrays of shape (n, K, d) and (n, K).  Rewards are then drawn from the link's distribution
       with these means, by one uniform number a round that all arms share, and the regret is the gap to the best mean;
-    - ``setting.rounds(contexts, theta)``: the same with the link's means for a parameter theta;
+    - ``setting.rounds(contexts, theta)``: contexts with the link's means for a parameter theta;
     - ``Block(contexts, rewards, regrets)``: where rewards and regrets are computed by the function itself.
 
     Rows of contexts have norm at most 1, means and rewards lie in [0, ``setting.largest_reward``].  A kind whose number
@@ -205,7 +205,7 @@ def make_environment(
     base_rate: float | None = None,
     schema: Schema | None = None,
 ) -> Environment:
-    """An environment by the names that the command line uses; ``base_rate`` is the mean of arms whose score is 0.
+    """An environment from the names that the command line uses; ``base_rate`` is the mean of arms whose score is 0.
 
     ``schema`` is that of the users whom ``contexts="schema"`` simulates.
     """

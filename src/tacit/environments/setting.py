@@ -1,4 +1,4 @@
-"""What an environment is asked for, and what it answers with."""
+"""The setting of an environment, and the rounds that it yields."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class EnvironmentSetting:
-    """What an environment is asked for."""
+    """Public parameters of a simulated instance: link, dimension, arms, horizon, norm of theta*, reward bound."""
 
     link: Link
-    """Of the rewards: ``link.mean(scores)`` are means, ``link.draw_rewards`` draws."""
+    """Link of the rewards: ``link.mean(scores)`` are means, ``link.draw_rewards`` draws."""
     dim: int
     """Features of an arm, d."""
     arms: int
@@ -47,9 +47,9 @@ class EnvironmentSetting:
     theta_norm: float
     """Length of theta*, S."""
     reward_bound: float | None = field(default=None, kw_only=True)
-    """R, where it is not to be the link's own; see ``largest_reward``."""
+    """R; None for the link's default (``largest_reward``)."""
     schema: Schema | None = field(default=None, kw_only=True)
-    """What is known of users and arms, where they are those of a schema."""
+    """Schema of users and arms, for environments that simulate one."""
 
     def __post_init__(self) -> None:
         integer_at_least("dim", self.dim, 1)

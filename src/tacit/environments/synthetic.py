@@ -48,7 +48,7 @@ def shift(rng: np.random.Generator, setting: EnvironmentSetting) -> Iterator[Rou
 
 @register_environment("assouad", arms=lambda dim: 2 * dim)
 def assouad(rng: np.random.Generator, setting: EnvironmentSetting) -> Iterator[Rounds]:
-    """The arms +-e_j of the lower bound, with its own small theta*; there are 2 d, whatever was asked for."""
+    """The arms +-e_j of the lower bound, with its small theta*; there are always 2 d."""
     theta, axes = assouad_theta(rng, setting), np.eye(setting.dim)
     arms = np.concatenate([axes, -axes])
     for rounds in setting.block_sizes(arms.shape[0]):
@@ -65,7 +65,7 @@ def _check_blocks(setting: EnvironmentSetting) -> None:
 
 @register_environment("blocks", check=_check_blocks)
 def blocks(rng: np.random.Generator, setting: EnvironmentSetting) -> Iterator[Rounds]:
-    """Arms with parameters of their own: each has a block of the features of one user, (1, Gaussian), of norm 1."""
+    """Arms with separate parameters: each has a block of the features of one user, (1, Gaussian), of norm 1."""
     theta, arms = setting.draw_theta(rng), setting.arms
     size = setting.dim // arms
     for rounds in setting.block_sizes():

@@ -1,6 +1,6 @@
 """Sensitivities for common settings, so that a policy starts at once: what the searches find, to the last bit.
 
-Made by ``python benchmarks/bounds_table.py``, which also compares every line with a search of its own
+Made by ``python benchmarks/bounds_table.py``, which also compares every line with a new search
 (``--check``).  Tests search for every sensitivity anew, and for some of the scales.  A setting that is not here is
 searched for, which takes a second or two.
 """
@@ -129,5 +129,5 @@ def known_diameter(link: Link, *setting: float) -> float | None:
 
 
 def _is_ours(link: Link) -> bool:
-    """Somebody's own link may have the name of one of the package's."""
+    """Whether this is a link of the package: another one may have the same name."""
     return link is LINKS.get(link.name)

@@ -1,4 +1,4 @@
-"""What all private optimizers share: the problem, the release they plan, and `estimate`, the one way to run them.
+"""What all private optimizers share: the regression, the release they plan, and `estimate`, which runs them.
 
 An optimizer is a frozen plan.  From its parameters alone come the number of noisy gradients, their noise and
 the ledger event, so that noise and accounting cannot drift apart; data, randomness and what is already public
@@ -42,7 +42,7 @@ What follows may use the result, and nothing else that depends on data.
 
 
 def add_noise(exact: FloatArray, noise: FloatArray, noise_sd: float) -> FloatArray:
-    """The release itself.  Under exact noise both are multiples of one grid, and so is what this returns."""
+    """The exact sum plus its noise.  Exact noise and sum are multiples of one grid, and so is the result."""
     return exact + noise
 
 
@@ -107,7 +107,7 @@ class PublicView:
 
     @property
     def ridge_center(self) -> FloatArray:
-        """Where the ridge pulls to: 0 unless stated."""
+        """The point that the ridge pulls theta to; 0 by default."""
         return np.zeros_like(self.start) if self.center is None else self.center
 
     def nearest(self, point: FloatArray, theta_bound: float, metric: FloatArray) -> FloatArray:

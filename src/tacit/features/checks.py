@@ -25,7 +25,7 @@ Thing = TypeVar("Thing", bound=Hashable)
 
 
 def check_schema(user: object, arm: object, crosses: object, per_arm: object, intercept: object) -> dict[str, Any]:
-    """The parts of a schema, checked, in the form in which they are kept."""
+    """Check the arguments of a schema; returns them by name, in the form in which they are kept."""
     users, arms = _fields("user", user), _fields("arm", arm)
     for name in _repeated(field.name for field in (*users, *arms)):
         raise InvalidInput(f"names must differ over user and arm, got {name!r} more than once: rename one of them")
@@ -53,7 +53,7 @@ def check_layout(layout: Layout) -> None:
 
 
 def _repeated(things: Iterable[Thing]) -> list[Thing]:
-    """Those that occur more than once, in the order in which they came first."""
+    """Things that occur more than once, in the order of their first occurrence."""
     return [thing for thing, count in Counter(things).items() if count > 1]
 
 
@@ -133,7 +133,7 @@ def _stored(field: Field) -> dict[str, Any]:
 
 
 def parts_in(stored: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
-    """The arguments of the schema that was stored, or written by hand: what is left out has its default."""
+    """The arguments of a schema from JSON, stored or written by hand; parts that are left out have their defaults."""
     content = _content(stored)
     if content.get("format", FORMAT) != FORMAT or content.get("version", VERSION) != VERSION:
         raise InvalidInput(

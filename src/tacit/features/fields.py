@@ -58,7 +58,7 @@ class Number(Field):
 
     @property
     def span(self) -> tuple[float, float]:
-        """The range."""
+        """``low`` and ``high``."""
         return self.low, self.high
 
     def fill(self, column: Column, values: FloatArray, positions: IntArray, role: str) -> None:
@@ -98,9 +98,9 @@ class Number(Field):
 
 @dataclass(frozen=True)
 class Category(Field):
-    """One of some values, all of them strings or all of them integers; each has a coordinate of its own.
+    """One of some values, all of them strings or all of them integers; one coordinate for each.
 
-    A value that is not listed sets no coordinate.  With ``other=True`` all such values share one of their own.
+    A value that is not listed sets no coordinate.  With ``other=True`` all such values share one more coordinate.
     """
 
     name: str
@@ -128,7 +128,7 @@ class Category(Field):
 
     @property
     def excludes(self) -> bool:
-        """Always: a record has one value."""
+        """True: a record has one value."""
         return True
 
     @property

@@ -59,7 +59,7 @@ class Hashed(Field):
 
     @property
     def excludes(self) -> bool:
-        """With one token."""
+        """Whether a record has one token, so that places exclude each other."""
         return self.tokens == 1
 
     @property
@@ -69,7 +69,7 @@ class Hashed(Field):
 
     @property
     def slots(self) -> int:
-        """One for each token that counts."""
+        """One slot for each token that counts."""
         return min(self.tokens, self.width)
 
     @cached_property
@@ -84,7 +84,7 @@ class Hashed(Field):
         return [f"{self.name}#{place}" for place in range(self.width)]
 
     def fill(self, column: Column, values: FloatArray, positions: IntArray, role: str) -> None:
-        """Write places, in increasing order, and what is there."""
+        """Write the places of each record's tokens, in increasing order, and their values."""
         positions[:] = -1
         given = whole(column)
         if given and {str, int}.issuperset(map(type, given)):  # one token each
@@ -134,7 +134,7 @@ class Hashed(Field):
         return "token"
 
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        """Integers: one for each record, or a list as long as counts."""
+        """Random integers: one for each record, or a list of ``tokens`` of them."""
         if self.tokens == 1:
             return rng.integers(2**62, size=shape)
         out = np.empty(shape, dtype=object)

@@ -29,7 +29,7 @@ class Schema:
     field of the user times one of the arm, such as ``("device", "topic")``.  What belongs to the user alone is the same
     for all arms, and moves the level of predictions but not the choice: crosses and ``per_arm`` are what personalises.
 
-    ``per_arm`` names a category of the arm.  Every field of the user, and a constant, then has parameters of its own
+    ``per_arm`` names a category of the arm.  Every field of the user, and a constant, then has separate parameters
     for each value of it (``age @ topic=news``).  The shared ones of the user, the shared intercept and the category
     itself would be sums of these, so that they are left out: a schema whose arms have nothing but this category
     consists of one block for each value.  An arm with an unknown value has only what is shared.  With
@@ -162,7 +162,7 @@ class Schema:
         return described(self._layout, integer_at_least("most", most, 2))
 
     def to_json(self) -> dict[str, Any]:
-        """Everything that `from_json` needs, in what JSON can hold; keys of hashes included."""
+        """The schema as a dictionary for JSON, keys of hashes included; `from_json` reads it."""
         return stored_schema(self.user, self.arm, self.crosses, self.per_arm, self.intercept)
 
     @classmethod

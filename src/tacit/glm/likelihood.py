@@ -48,7 +48,7 @@ class FitStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A fitted parameter; ``gradient_norm`` is what the ball does not hold in balance, 0 at the optimum."""
+    """A fitted parameter; ``gradient_norm`` is that of the gradient less what the ball balances, 0 at the optimum."""
 
     theta: FloatArray
     status: FitStatus

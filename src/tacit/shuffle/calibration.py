@@ -1,7 +1,7 @@
 """Chooses g, b and p: the smallest message whose noise is near the central one, or the least noise of a message.
 
 A coordinate costs ``range * g + b`` bits. Its noise has two parts, both in steps of Delta / g: the
-binomial one, which privacy fixes at ``g D_2 / (Delta mu)`` whatever the message, and the users' rounding,
+binomial one, which privacy fixes at ``g D_2 / (Delta mu)`` for every message, and the users' rounding,
 at most sqrt(n) / 2. So g decides how much rounding adds, b the least number of bits that can carry the
 binomial part (at p = 1/2), and p is then lowered until the guarantee is just met.
 """
@@ -143,7 +143,7 @@ def epsilon_at(protocol: SumProtocol, delta: float, honest: float = 1.0) -> floa
 
 
 def matrix_report(users: int, dim: int, epsilon: float, delta: float) -> dict[str, object]:
-    """One release of a ``dim`` x ``dim`` matrix, calibrated, with the paper's constants beside.
+    """Figures of one calibrated release of a ``dim`` x ``dim`` matrix, and those of the paper's constants.
 
     Standard deviations are in units of Delta and include the users' rounding. ``bits_per_coordinate`` is
     that of the widest coordinate; ``bytes_per_user`` is the whole report, header included.

@@ -87,12 +87,12 @@ class BatchPlan:
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """All rounds together."""
+        """The guarantee of all rounds together."""
         return self._combined(1.0)
 
     @property
     def bytes_per_user(self) -> int:
-        """What a user sends over all rounds."""
+        """Bytes that a user sends over all rounds."""
         return sum(planned.request.rounds * report_bytes(planned.protocol) for planned in self.releases)
 
     @property
@@ -114,13 +114,13 @@ class BatchPlan:
         return together.epsilon(self.delta) if exact else together.renyi_epsilon(self.delta)
 
     def events(self) -> tuple[GaussianRelease | RenyiRelease, ...]:
-        """What ``ledger`` is charged with, before the first report is asked for."""
+        """Entries that ``ledger`` is charged with, before the first report is asked for."""
         if self.accounting == "gaussian":
             return self.gaussian_events()
         return tuple(renyi_event(r.protocol, r.part, r.request.rounds) for r in self.releases)
 
     def gaussian_events(self) -> tuple[GaussianRelease, ...]:
-        """The same by the dominating Gaussians, for a ledger with Gaussian accounting."""
+        """Ledger entries by the dominating Gaussians, for a ledger with Gaussian accounting."""
         return tuple(gaussian_event(r.protocol, r.part, r.request.rounds) for r in self.releases)
 
     def ledger(self) -> Ledger:
