@@ -236,7 +236,7 @@ def the_same_releases_look_the_same(subject: Subject) -> int:
 
 
 def _pairs(subject: Subject) -> list[tuple[int, tuple[Neighbour, ...]]]:
-    """Replaced users and pairs of neighbours; in the local model no reward is late or missing, since its time is public."""
+    """Replaced users and pairs of neighbours; in the local model rewards come at once, since their time is public."""
     neighbours = NEIGHBOURS[:1] if subject.make().guarantee == "local" else NEIGHBOURS
     return [(replaced, pair) for replaced in subject.replaced() for pair in neighbours]
 
