@@ -8,14 +8,16 @@ from tacit.environments.arrivals import ARRIVALS, NEVER, NOW, ArrivalKind, arriv
 from tacit.environments.records import SCHEMA, offered_arms
 from tacit.environments.registry import (
     ENVIRONMENTS,
+    Block,
     Environment,
     EnvironmentKind,
+    EnvironmentSetting,
+    Rounds,
     arms_of,
     environment_kind,
     make_environment,
     register_environment,
 )
-from tacit.environments.setting import Block, EnvironmentSetting, Rounds
 
 __all__ = [
     "ARRIVALS",

@@ -14,8 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tacit.environments.registry import check_name, check_owner
-from tacit.environments.setting import EnvironmentSetting
+from tacit.environments.registry import EnvironmentSetting, check_name, check_owner
 from tacit.errors import InvalidInput
 from tacit.typing import FloatArray, IntArray
 

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tacit.environments.registry import register_environment
-from tacit.environments.setting import EnvironmentSetting, Rounds
+from tacit.environments.registry import EnvironmentSetting, Rounds, register_environment
 from tacit.errors import InvalidInput
 from tacit.features import Category, Schema
 from tacit.typing import FloatArray

@@ -8,8 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from tacit.environments.registry import register_environment
-from tacit.environments.setting import EnvironmentSetting, Rounds
+from tacit.environments.registry import EnvironmentSetting, Rounds, register_environment
 from tacit.errors import InvalidInput
 from tacit.glm.shifted import ShiftedLink
 from tacit.typing import FloatArray

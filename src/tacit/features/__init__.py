@@ -5,8 +5,7 @@ that is fitted, or a list of the categories that occurred, tells of the people w
 """
 
 from tacit.features.encoding import Catalogue
-from tacit.features.fields import Category, Flag, Number
-from tacit.features.hashed import Hashed
+from tacit.features.fields import Category, Flag, Hashed, Number
 from tacit.features.schema import Schema
 from tacit.features.support import Support
 

@@ -11,8 +11,7 @@ from typing import Any, TypeVar, cast
 
 from tacit.errors import InvalidInput
 from tacit.features.field import Field, shown
-from tacit.features.fields import Category, Flag, Number
-from tacit.features.hashed import Hashed
+from tacit.features.fields import Category, Flag, Hashed, Number
 from tacit.features.layout import Layout
 
 KINDS: dict[str, type[Field]] = {kind.kind: kind for kind in (Number, Category, Flag, Hashed)}
