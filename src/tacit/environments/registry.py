@@ -292,7 +292,25 @@ def make_environment(
 ) -> Environment:
     """An environment from the names that the command line uses; ``base_rate`` is the mean of arms whose score is 0.
 
-    ``schema`` is that of the users whom ``contexts="schema"`` simulates.
+    Parameters
+    ----------
+    link : str
+        Name of the link of the rewards.
+    dim, arms, horizon : int
+        Features of an arm, arms of a round, and rounds.
+    theta_norm : float
+        Norm of theta*.
+    contexts : str
+        Name of the kind of environment.
+    base_rate : float, optional
+        Mean reward of arms whose score is 0, in place of the link's.
+    schema : Schema, optional
+        Schema of the users whom ``contexts="schema"`` simulates.
+
+    Returns
+    -------
+    Environment
+        Its ``blocks(rng)`` draws an instance and yields its rounds.
     """
     shifted = with_base_rate(get_link(link), base_rate)
     setting = EnvironmentSetting(shifted, dim, arms, horizon, theta_norm, schema=schema)

@@ -43,6 +43,15 @@ class Number(Field):
     """A number from ``low`` to ``high``, which become -1 and 1; others are cut, infinities included.
 
     The range is what is plausible, stated without a look at the data.
+
+    Parameters
+    ----------
+    name : str
+        Key of the value in a record.
+    low, high : float
+        Ends of the range.
+    weight : float
+        Factor on the field's vector.
     """
 
     name: str
@@ -104,7 +113,16 @@ class Number(Field):
 class Category(Field):
     """One of some values, all of them strings or all of them integers; one coordinate for each.
 
-    A value that is not listed sets no coordinate.  With ``other=True`` all such values share one more coordinate.
+    Parameters
+    ----------
+    name : str
+        Key of the value in a record.
+    values : list of str, or list of int
+        All values that have a coordinate; a value that is not listed sets none.
+    weight : float
+        Factor on the field's vector.
+    other : bool
+        Whether all values that are not listed share one more coordinate.
     """
 
     name: str
@@ -188,7 +206,15 @@ def _plain(value: object) -> object:
 
 @dataclass(frozen=True)
 class Flag(Field):
-    """True or False, or 1 or 0."""
+    """True or False, or 1 or 0.
+
+    Parameters
+    ----------
+    name : str
+        Key of the value in a record.
+    weight : float
+        Factor on the field's vector.
+    """
 
     name: str
     weight: float = 1.0
@@ -226,7 +252,20 @@ class Hashed(Field):
     A record holds one token (a string or an integer) or a list of them, of which the first ``tokens`` count; a token
     that comes twice counts twice.  Tokens at the same place are added up with their signs, and the vector is scaled to
     norm 1 (it is 0 when all cancel).  With ``tokens=1`` places exclude each other as the values of a category do.
-    The hash is BLAKE2b under ``key``, in hexadecimal, which is part of the schema; without one a new key is drawn.
+    The hash is BLAKE2b.
+
+    Parameters
+    ----------
+    name : str
+        Key of the value in a record.
+    width : int
+        Number of places.
+    tokens : int
+        Number of tokens that count.
+    key : str
+        Key of the hash in hexadecimal, which is part of the schema; a new one is drawn by default.
+    weight : float
+        Factor on the field's vector.
     """
 
     name: str

@@ -39,6 +39,19 @@ class Schema:
     Rows are scaled by the largest norm that any record can have, computed from the schema, and by 1 - 2^-40.  The
     ``weight`` of a field multiplies its vector before that, in all terms that it is a part of.
 
+    Parameters
+    ----------
+    user, arm : list of fields
+        What is known of users, and of arms: `Number`, `Category`, `Flag` or `Hashed`.
+    crosses : list of pairs of str
+        Products of a field of the user and one of the arm, by their names.
+    per_arm : str, optional
+        A category of the arm for whose values all fields of the user have separate parameters.
+    intercept : bool
+        Whether rows have a constant.
+
+    Examples
+    --------
     >>> from tacit.features import Category, Number, Schema
     >>> schema = Schema(
     ...     user=[Number("age", 0, 120)],
@@ -111,7 +124,17 @@ class Schema:
         and K arms for all, or a list of K arms for each, give (N, K, d).  Columns of users' and arms' fields together,
         without a second argument, give (N, d): a row for each line.
 
-        A mapping is taken for columns if it holds arrays; lists are tokens of one record.
+        Parameters
+        ----------
+        records : mapping, list of mappings, dict of arrays, or frame
+            One user or many.  A mapping is taken for columns if it holds arrays; lists are tokens of one record.
+        arms : list of mappings, dict of arrays, frame or Catalogue, optional
+            Arms for all users, or a list of them for each user.
+
+        Returns
+        -------
+        array
+            Rows of norm at most 1, of shape (K, d), (N, K, d) or (N, d).
         """
         if arms is None:
             return self._encoder.lines(records, dense=True)

@@ -162,7 +162,25 @@ def fit(
 ) -> Fit:
     """Minimise the loss plus ``ridge / 2 ||theta||^2`` over the ball, from ``start`` or from 0.
 
-    The status says whether to trust the result.
+    Parameters
+    ----------
+    link : str or Link
+        The link, or its name.
+    features, rewards : array
+        Rows of shape (n, d), and a reward for each.
+    ridge : float
+        Weight of the squared norm.
+    ball_radius : float
+        Radius of the ball around 0 that theta is sought in.
+    start : array, optional
+        Where the first step begins.
+    tolerance, max_iterations
+        When to stop (`Limits`).
+
+    Returns
+    -------
+    Fit
+        The parameter, and a status that says whether to trust it.
     """
     rows = rows_of(features, rewards)
     if not 0.0 <= ridge < math.inf:

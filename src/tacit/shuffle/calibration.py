@@ -46,6 +46,26 @@ def calibrate(
     The smallest message whose noise stays within ``noise_ratio`` of the central Gaussian's; when none of
     at most ``max_bits`` per coordinate does, the one of at most ``max_bits`` with the least noise.
 
+    Parameters
+    ----------
+    domain : Domain
+        What one user may contribute.
+    users : int
+        Smallest number of reports of a batch.
+    epsilon, delta : float
+        Privacy target of one user.
+    label : str
+        Names the sum; reports for another label are refused.
+    noise_ratio : float
+        Accepted standard deviation over the central Gaussian's.
+    max_bits : int
+        Most bits per coordinate.
+
+    Returns
+    -------
+    SumProtocol
+        The public parameters that randomizer, shuffler and analyzer share.
+
     Formal guarantee: that of ``guarantee(protocol, TAIL_SHARE * delta)``, which is (epsilon, delta)-DP
     for one user's row replaced, with sensitivity ``domain.sensitivity`` (docs/theory.md#domination-theorem).
     """

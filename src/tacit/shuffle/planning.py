@@ -151,6 +151,26 @@ def plan_batch(
 
     ``accounting="gaussian"`` composes the dominating Gaussians exactly; ``"renyi"`` composes their Renyi
     curves, for a ledger that holds other Renyi releases too, and needs more noise.
+
+    Parameters
+    ----------
+    users : int
+        Smallest number of reports of the batch.
+    epsilon, delta : float
+        Privacy target of one user over all requests.
+    requests : sequence of SumRequest
+        Sums to release, each with its share of the budget.
+    accounting : {"gaussian", "renyi"}
+        How costs are added up.
+    label : str
+        Names the batch; each request's label begins with it.
+    noise_ratio, max_bits
+        Limits of each calibration (`calibrate`).
+
+    Returns
+    -------
+    BatchPlan
+        Parameters and cost of each request, and the ledger entries.
     """
     names = [request.name for request in requests]
     if not names or len(set(names)) < len(names):
