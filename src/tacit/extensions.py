@@ -82,7 +82,7 @@ def _import(name: str) -> ModuleType:
         invalidate_caches()  # the file may be younger than what Python remembers of its folder
     try:
         return import_module(name)
-    except Exception as error:  # whatever a module may raise
+    except Exception as error:  # a module may raise anything
         raise InvalidInput(f"cannot import the module {name!r}: {type(error).__name__}: {error}") from error
 
 

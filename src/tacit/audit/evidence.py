@@ -219,7 +219,9 @@ def _noise(task: AuditTask, result: Replays) -> Evidence:
 def _paper(task: AuditTask) -> list[Evidence]:
     case = Case("joint-glm", ({"horizon": 40, "profile": "paper"},), groups=False)
     result = replay_many(case, task.runs, task.epsilon, task.delta, task.seed)
-    shown = [text for text in result.divergences if "one world" in text]  # at a time of its own
+    shown = [
+        text for text in result.divergences if "one world" in text
+    ]  # a release that the other world does not have then
     detail = f"{len(shown)} of {result.pairs} pairs: {shown[0]}" if shown else "no pair shows the refresh leak"
     return [Evidence(task.name, None, None, "replay", result.pairs, LEAK if shown else NO_LEAK, detail)]
 
