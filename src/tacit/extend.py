@@ -1,4 +1,4 @@
-"""Everything that a policy, link or environment of one's own needs, in one place (CONTRIBUTING.md shows it in use).
+"""Everything that a policy, link or environment outside of the package needs (CONTRIBUTING.md shows it in use).
 
 A module outside of the package that registers one gets everything that the package's own have: `tacit.make_policy`,
 save and load, ``tacit simulate --module`` with parallel runs, journal and plots, ``tacit bench regret``, and for
@@ -28,7 +28,7 @@ from tacit.privacy.continual import (
     released_variance,
 )
 from tacit.privacy.noise import NoiseSource
-from tacit.typing import Count, FloatArray, IntArray, Number, Secret, count, number
+from tacit.typing import Count, FloatArray, IntArray, Scalar, Secret, count, scalar
 
 __all__ = [
     "NEVER",
@@ -46,11 +46,11 @@ __all__ = [
     "IntArray",
     "Link",
     "NoiseSource",
-    "Number",
     "Policy",
     "PrivateConfig",
     "PrivatePolicy",
     "RowPolicy",
+    "Scalar",
     "Secret",
     "Stream",
     "SumPolicy",
@@ -63,7 +63,6 @@ __all__ = [
     "finite",
     "into_unit_ball",
     "nonnegative",
-    "number",
     "one_of",
     "option",
     "packed_outers",
@@ -76,6 +75,7 @@ __all__ = [
     "register_link",
     "register_policy",
     "released_variance",
+    "scalar",
     "share",
     "standard_normals",
     "truth",

@@ -1,4 +1,4 @@
-"""Modules of a researcher's own, which register policies, links and environments when they are imported.
+"""Modules outside of the package, which register policies, links and environments when they are imported.
 
 A name is enough in the process that the user started.  Processes that this one starts, here or on other machines, are
 told where the module was found and what its file held, so that all of them run the same code or none.
@@ -82,7 +82,7 @@ def _import(name: str) -> ModuleType:
         invalidate_caches()  # the file may be younger than what Python remembers of its folder
     try:
         return import_module(name)
-    except Exception as error:  # whatever a module may raise
+    except Exception as error:  # a module may raise anything
         raise InvalidInput(f"cannot import the module {name!r}: {type(error).__name__}: {error}") from error
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tacit.errors import CannotMark
 from tacit.estimation import plan, sensitivity
-from tacit.estimation.newton import NoisyNewton
+from tacit.estimation.optimizers import NoisyNewton
 from tacit.policies import admission, arm_forms, continual_policy, one_life, persistence, policy
 from tacit.policies.baselines.joint_linucb import JointLinUcb
 from tacit.policies.batch_policy import BatchPolicy
@@ -29,7 +29,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.randomness import Randomness
 from tacit.privacy.tree import TreeNodes
 from tacit.shuffle import calibration, randomizer
-from tacit.shuffle.dominance import Dominance
+from tacit.shuffle.guarantee import Dominance
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import FloatArray, IntArray
 from tests.mutants import faulty_steps

@@ -11,7 +11,7 @@ from tacit.policies.baselines.joint_linucb import JointLinUcb
 from tacit.policies.steps import ArraySteps
 from tacit.policies.stream import StreamGLM
 from tacit.policies.stream.steps import StreamState
-from tacit.privacy.continual import StreamConstants
+from tacit.privacy.continual import MechanismConstants
 from tacit.typing import FloatArray, IntArray
 
 
@@ -38,7 +38,7 @@ def moved_by_a_reward(state: Any, memos: FloatArray, rewards: FloatArray) -> Non
 
 def not_rounded(state: StreamState, memos: FloatArray, rewards: FloatArray) -> None:
     """`stream-glm` adds rows to the leaf as they are."""
-    _STREAM.learn(state._replace(stream=state.stream._replace(constants=StreamConstants(0.0))), memos, rewards)
+    _STREAM.learn(state._replace(stream=state.stream._replace(constants=MechanismConstants(0.0))), memos, rewards)
 
 
 def in_both_orders(state: StreamState, memos: FloatArray, rewards: FloatArray) -> None:

@@ -28,7 +28,7 @@ from tacit.cli.shared import (
 
 if TYPE_CHECKING:
     from tacit.audit.evidence import Evidence
-    from tacit.audit.tasks import Task
+    from tacit.audit.tasks import AuditTask
     from tacit.experiments.tables import Table
 
 ALL = "all"
@@ -101,7 +101,7 @@ def audit(
     show(_table(name, delta, confidence, found), json_file)
     write_json([evidence.row() for evidence in found], json_file)
     if plot is not None:
-        from tacit.audit.pictures import distributions
+        from tacit.audit.evidence import distributions
 
         distributions(found, plot)
         messages().print(f"Figure: {plot}")
@@ -146,7 +146,7 @@ def _options(wanted: list[str], options: dict[str, Any], horizon: int | None) ->
     return {name: everybody | own for name, own in found.items() if everybody | own}
 
 
-def _perform(tasks: list[Task], jobs: int) -> list[Evidence]:
+def _perform(tasks: list[AuditTask], jobs: int) -> list[Evidence]:
     from tacit.audit.evidence import perform_all
     from tacit.cli.progress import bar
 

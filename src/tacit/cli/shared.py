@@ -146,9 +146,9 @@ def chosen_policies(text: str | None, flag: str, default: Sequence[str] | None =
 
 def chosen_links(text: str, flag: str) -> list[str]:
     """The links of a comma-separated list."""
-    from tacit.glm.link_names import LINK_NAMES
+    from tacit.glm.links import LINKS
 
-    return names(text, flag, list(LINK_NAMES))
+    return names(text, flag, list(LINKS))
 
 
 def chosen_contexts(text: str, flag: str) -> list[str]:

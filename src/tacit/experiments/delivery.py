@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.environments import NEVER, ArrivalKind, Block, Setting
+from tacit.environments import NEVER, ArrivalKind, Block, EnvironmentSetting
 from tacit.errors import ExpiredDecision
 from tacit.typing import IntArray
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 class Delivery:
     """Plays blocks of rounds and reports every reward when it is due; what is due after the last round is dropped."""
 
-    def __init__(self, policy: Policy, kind: ArrivalKind, setting: Setting, rng: np.random.Generator) -> None:
+    def __init__(
+        self, policy: Policy, kind: ArrivalKind, setting: EnvironmentSetting, rng: np.random.Generator
+    ) -> None:
         self._policy = policy
         self._kind = kind
         self._setting = setting

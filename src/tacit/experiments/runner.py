@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.experiments.delivery import Delivery
 from tacit.experiments.engines import make_engine
-from tacit.experiments.journal import Journal
+from tacit.experiments.journal import RunJournal
 from tacit.experiments.results import Row, RunResult, regret_curve, row, with_gains
 from tacit.experiments.spec import Experiment
 from tacit.extensions import Extension, load_again, load_modules
@@ -78,7 +78,7 @@ def run_all(
     on_run: Callable[[Experiment], None] = lambda _: None,
 ) -> list[Row]:
     """Rows of all experiments, in their order.  After Ctrl-C: rows of what was finished."""
-    kept = Journal(journal)
+    kept = RunJournal(journal)
     results: dict[tuple[int, int], RunResult] = {}
     tasks = []
     for run in range(runs):

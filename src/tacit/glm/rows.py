@@ -11,7 +11,7 @@ from tacit.errors import InvalidInput
 from tacit.typing import ByteArray, Count, FloatArray, count
 
 ALL_ROWS = -1
-"""The mark of a selection that has every row, whatever their marks are."""
+"""The mark of a selection of all rows."""
 
 
 class RowBuffer(NamedTuple):

@@ -61,10 +61,10 @@ class Abandoned:
     decision: int
 
 
-Entry = Released | Decided | Rewarded | Abandoned
+LogEntry = Released | Decided | Rewarded | Abandoned
 
 
-def to_parts(entry: Entry) -> tuple[dict[str, Any], dict[str, Values]]:
+def to_parts(entry: LogEntry) -> tuple[dict[str, Any], dict[str, Values]]:
     """An entry as JSON and plain arrays."""
     if isinstance(entry, Released):
         return {"entry": "Released", "kind": entry.kind}, dict(entry.values)
@@ -73,7 +73,7 @@ def to_parts(entry: Entry) -> tuple[dict[str, Any], dict[str, Values]]:
     return {"entry": type(entry).__name__} | asdict(entry), {}
 
 
-def from_parts(header: Mapping[str, Any], arrays: Mapping[str, Values]) -> Entry:
+def from_parts(header: Mapping[str, Any], arrays: Mapping[str, Values]) -> LogEntry:
     """The entry that gave these parts."""
     try:
         kind = header["entry"]
@@ -93,7 +93,7 @@ def from_parts(header: Mapping[str, Any], arrays: Mapping[str, Values]) -> Entry
 class LoggingPublisher(Publisher):
     """Releases as ``inner`` does, and hands what was released to ``sink``."""
 
-    def __init__(self, sink: Callable[[Entry], None], inner: Publisher = DIRECT) -> None:
+    def __init__(self, sink: Callable[[LogEntry], None], inner: Publisher = DIRECT) -> None:
         self.sink, self._inner = sink, inner
 
     def leaf(self, stream: Stream, noise: FloatArray, users: int) -> bool:

@@ -59,7 +59,7 @@ def _fork_mark() -> Any:
 ALIVE: Any = _fork_mark()
 make_lock: Callable[[], Any] = threading.RLock
 """One that knows whether this thread holds it; where a plain one would wait for ever, a call is refused."""
-_LIVES: WeakSet[OneLife] = WeakSet()
+_LIVES: WeakSet[PolicyLife] = WeakSet()
 """Every life of this process, for the children that it forks."""
 
 
@@ -83,7 +83,7 @@ class _Ended:
         """Never reached."""
 
 
-class OneLife:
+class PolicyLife:
     """The lock, process and claim of one policy.
 
     Every call that touches the state is made inside ``with life.free()``, or, where nanoseconds count, by the parts of

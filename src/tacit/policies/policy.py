@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import InvalidInput, TacitError
-from tacit.glm.link_names import LINK_NAMES
+from tacit.glm.links import LINKS
 from tacit.policies.admission import admit_reward, admit_rewards
 from tacit.policies.arm_forms import ArmForm, Record
 from tacit.policies.config import Config, described_fields
 from tacit.policies.decision import Decision, Pending
-from tacit.policies.log import Abandoned, Decided, Entry, Rewarded
-from tacit.policies.one_life import ALIVE, OneLife
+from tacit.policies.log import Abandoned, Decided, LogEntry, Rewarded
+from tacit.policies.one_life import ALIVE, PolicyLife
 from tacit.policies.predicting import Predicting
 from tacit.policies.publisher import DIRECT, Publisher
 from tacit.policies.replay import ReplayingPublisher, apply_entry
@@ -94,7 +94,7 @@ class Policy(Storable, Predicting, ABC):
     name: ClassVar[str]
     guarantee: ClassVar[Model] = "none"
     """Privacy model: ``joint``, ``shuffle``, ``local`` or ``none``."""
-    links: ClassVar[Collection[str]] = LINK_NAMES
+    links: ClassVar[Collection[str]] = LINKS
     """Names of the links that it can work with; all of them unless stated."""
     config_type: ClassVar[type[Config]] = Config
     coin_count: int = 0
@@ -132,7 +132,7 @@ class Policy(Storable, Predicting, ABC):
                 "(CONTRIBUTING.md, 'How to add a policy')"
             )
         self.config = self._chosen(config, fields)
-        if self.config.link not in self.links and self.config.link in LINK_NAMES:
+        if self.config.link not in self.links and self.config.link in LINKS:
             raise InvalidInput(f"{self.name} supports the links {', '.join(self.links)}, not {self.config.link!r}")
         self.setting: Setting = self._make_setting()
         self._arms = ArmForm(self.setting, self.structure, self.config.features)
@@ -145,7 +145,7 @@ class Policy(Storable, Predicting, ABC):
         self._open_ledger()
         self.state = self._make_state()
         self._pending = Pending(self.memo_size, self.config.reward_window, self.config.reward_age)
-        self._life = OneLife(private=self.private)
+        self._life = PolicyLife(private=self.private)
         self._span = Span(0, 0, 0.0)
         self._ticks_left = 0
         """How many ticks of the span may still follow; none when the state was replaced."""
@@ -533,7 +533,7 @@ class Policy(Storable, Predicting, ABC):
         """Number of decisions made so far."""
         return self._pending.decisions
 
-    def replay(self, entry: Entry) -> None:
+    def replay(self, entry: LogEntry) -> None:
         """Apply an entry of a log to the state from before it: the state after it, without new noise.
 
         Releases and everything made of them are equal to the bit.  Releases come before the decision or reward that

@@ -10,7 +10,7 @@ from tacit.errors import InvalidInput
 from tacit.policies.arm_forms import ArmForm, Record
 from tacit.policies.beliefs import AnyBelief, PointBelief, predicted, predicted_one
 from tacit.policies.explanation import ArmOutlook, ChoiceExplanation, Explanation, compared, explained
-from tacit.policies.one_life import OneLife
+from tacit.policies.one_life import PolicyLife
 from tacit.policies.setting import Setting
 from tacit.typing import FloatArray
 
@@ -29,7 +29,7 @@ class Predicting:
     state: Any
     setting: Setting
     _arms: ArmForm
-    _life: OneLife
+    _life: PolicyLife
 
     @property
     def decisions(self) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.errors import CorruptState
 from tacit.policies.admission import admit_reward
-from tacit.policies.log import Decided, Entry, Released, Rewarded, Values
+from tacit.policies.log import Decided, LogEntry, Released, Rewarded, Values
 from tacit.policies.publisher import Publisher
 from tacit.privacy.continual import Stream, close_leaf, is_used_up, leaf_is_due, replay_leaf
 from tacit.shuffle.messages import Aggregate
@@ -63,7 +63,7 @@ class ReplayingPublisher(Publisher):
         return Aggregate(protocol, np.array(values), rows.shape[0])
 
 
-def apply_entry(policy: Policy, entry: Entry, publisher: ReplayingPublisher) -> None:
+def apply_entry(policy: Policy, entry: LogEntry, publisher: ReplayingPublisher) -> None:
     """Apply an entry; a release waits for the decision or reward that it belongs to."""
     if isinstance(entry, Released):
         publisher.expect(entry)

@@ -10,8 +10,8 @@ from tacit.errors import InvalidInput
 from tacit.policies import persistence
 from tacit.policies.config import Config
 from tacit.policies.decision import Pending
-from tacit.policies.log import Entry, LoggingPublisher
-from tacit.policies.one_life import OneLife
+from tacit.policies.log import LogEntry, LoggingPublisher
+from tacit.policies.one_life import PolicyLife
 from tacit.policies.publisher import DIRECT, Publisher
 from tacit.policies.snapshots import Snapshot, restored_state
 from tacit.policies.state import flatten
@@ -29,10 +29,10 @@ class Storable:
     state: Any
     randomness: Randomness
     _pending: Pending
-    _life: OneLife
+    _life: PolicyLife
     _ticks_left: int
     publisher: Publisher
-    _log: Callable[[Entry], None] | None = None
+    _log: Callable[[LogEntry], None] | None = None
 
     def __init__(self, config: Config | None = None, /, *, randomness: Randomness | None = None, **fields: Any) -> None:
         raise NotImplementedError
@@ -98,7 +98,7 @@ class Storable:
             self._life.saved(claim)  # before there is a file: from then on one of the two goes on, whatever fails here
             persistence.write(claim, snapshot.header, snapshot.arrays)
 
-    def keep_log(self, sink: Callable[[Entry], None] | None) -> None:
+    def keep_log(self, sink: Callable[[LogEntry], None] | None) -> None:
         """Hand every release, decision and reward to ``sink`` from now on, in order; None ends it.
 
         Entries are handed over inside of the call that they belong to, before it returns (`tacit.policies.log`).  A

@@ -22,7 +22,7 @@ from tacit.policies.batches import (
     make_clock,
     tick_batch,
 )
-from tacit.policies.log import Entry, Released
+from tacit.policies.log import LogEntry, Released
 from tacit.policies.publisher import Publisher
 from tacit.policies.registry import make_policy
 from tacit.privacy.noise import FastNoise, SecureNoise
@@ -88,7 +88,7 @@ CASES = [
 def test_a_replayed_log_ends_in_the_same_state(name: str, changes: dict[str, Any], seed: int | None) -> None:
     policy = make(name, seed=seed, **changes)
     walk(policy, 20, seed=1)
-    twin, log = tacit.restore(policy.snapshot()), list[Entry]()
+    twin, log = tacit.restore(policy.snapshot()), list[LogEntry]()
     policy.keep_log(log.append)
     walk(policy, 400)
     for entry in log:
@@ -108,7 +108,7 @@ def test_a_replayed_log_ends_in_the_same_state(name: str, changes: dict[str, Any
 @both
 def test_a_log_with_other_releases_ends_in_another_state(name: str) -> None:
     policy = make(name)
-    twin, log = tacit.restore(policy.snapshot()), list[Entry]()
+    twin, log = tacit.restore(policy.snapshot()), list[LogEntry]()
     policy.keep_log(log.append)
     walk(policy, 200)
     first = next(entry for entry in log if isinstance(entry, Released))
@@ -137,7 +137,7 @@ def test_a_group_of_users_is_cut_where_batches_end(name: str) -> None:
     """Users who are decided for together get the arms, batches and chances of users who come one by one."""
     together, alone, (contexts, _) = make(name), make(name), rounds(300)
     size = together.batch_users
-    calls, log = list[int](), list[Entry]()
+    calls, log = list[int](), list[LogEntry]()
     steps = together.steps
 
     def counted(state: Any, block: FloatArray, *rest: Any) -> IntArray:

@@ -22,8 +22,8 @@ import numpy as np
 
 from tacit._validate import positive
 from tacit.design.g_optimal import g_optimal_designs
+from tacit.glm.likelihood import weighted_outers
 from tacit.glm.links import Link
-from tacit.glm.loss import weighted_outers
 from tacit.glm.rows import Selection, selected
 from tacit.policies.baselines._config import scale_option
 from tacit.policies.baselines._fitting import MARK, refit

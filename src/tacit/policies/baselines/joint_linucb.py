@@ -39,7 +39,7 @@ from tacit.policies.continual_policy import ContinualConfig, ContinualPolicy
 from tacit.policies.steps import ArraySteps
 from tacit.privacy.continual import ContinualRelease, Stream, contribute, contribute_outer, released_variance
 from tacit.privacy.report import Model
-from tacit.typing import Count, FloatArray, IntArray, Number, count, number
+from tacit.typing import Count, FloatArray, IntArray, Scalar, count, scalar
 
 
 def row_bound(weight: float, bound: float) -> float:
@@ -84,7 +84,7 @@ class JointLinState(NamedTuple):
     stream: Stream
     theta: FloatArray
     inverse: FloatArray
-    radius: Number
+    radius: Scalar
     ticks: Count
     """Decisions so far."""
     constants: JointLinConstants
@@ -153,7 +153,7 @@ class JointLinUcb(ContinualPolicy):
             stream=self._open_stream(),
             theta=np.zeros(dim),
             inverse=np.eye(dim) / config.ridge,
-            radius=number(config.scale * setting.theta_bound * math.sqrt(config.ridge)),
+            radius=scalar(config.scale * setting.theta_bound * math.sqrt(config.ridge)),
             ticks=count(),
             constants=JointLinConstants(self.reward_weight, linear_constants(setting, config)),
         )

@@ -19,8 +19,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from tacit.glm.likelihood import weighted_outers
 from tacit.glm.links import Link
-from tacit.glm.loss import weighted_outers
 from tacit.glm.rows import ALL_ROWS, Selection, selected
 from tacit.policies.baselines._config import RefittedConfig, scale_option
 from tacit.policies.baselines._fitting import refit, refit_due

@@ -38,7 +38,7 @@ from tacit.policies.baselines._ridge import (
 from tacit.policies.config import configuration, option
 from tacit.policies.row_policy import RowBuffer, RowPolicy, append_rows, make_rows
 from tacit.policies.steps import ArraySteps
-from tacit.typing import Count, FloatArray, IntArray, Number, count, number
+from tacit.typing import Count, FloatArray, IntArray, Scalar, count, scalar
 
 EXPLORED = 1
 """Mask of the rows of criterion I, the set T_o; that of all others is 0."""
@@ -116,7 +116,7 @@ class RsState(NamedTuple):
     """theta_o."""
     theta: FloatArray
     """The estimate of the last switch."""
-    growth: Number
+    growth: Scalar
     """log det H_t - log det H_tau."""
     explored: Count
     """Rows of T_o now."""
@@ -206,7 +206,7 @@ class RsGlinUcb(RowPolicy):
             switched_inverse=np.eye(dim) / ridge,
             theta_explored=np.zeros(dim),
             theta=np.zeros(dim),
-            growth=number(),
+            growth=scalar(),
             explored=count(),
             fitted=count(),
             unfinished=count(),

@@ -84,7 +84,7 @@ def choose(state: StreamState, contexts: FloatArray, coins: FloatArray, memos: F
 def learn(state: StreamState, memos: FloatArray, rewards: FloatArray) -> None:
     """Add the contributions of N rewarded rows to the open leaf.
 
-    A contribution is (w x x', s y x) / |x| with weight w and response y = r - mu(z) + w z (docs/theory.md, "The row").
+    A contribution is (w x x', s y x) / |x| with weight w and response y = r - mu(z) + w z (docs/theory.md, "Stream").
     """
     constants, stream = state.constants, state.stream
     rows, z = memos[:, :-1], memos[:, -1]
