@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 NO_END = 1 << 30
 """Ticks of a span that nothing ends."""
-QUEUE = 64
-"""Rewards that are learned from together: a call of NumPy costs about the same for one row and for sixty."""
+QUEUE = 256
+"""Rewards that are learned from together: a call of NumPy costs about the same for one row and for a hundred."""
 _NOTHING, _NO_COINS = np.zeros(0), np.zeros((1, 0))
 _CHUNK = 1 << 17
 """Numbers of contexts that ``play`` chooses by at a time: what the processor's cache holds."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -302,7 +303,7 @@ class Policy(ABC):
         InvalidInput
             When the arms are not valid; nothing was changed.
         """
-        return self.select_admitted(self.admit(contexts, user=user, arms=arms))
+        return self.select_admitted(self._arms.one(contexts, user, arms))
 
     def admit(
         self,
@@ -369,17 +370,11 @@ class Policy(ABC):
 
     def _handed_out(self, arms: IntArray, memos: FloatArray, coins: FloatArray) -> list[Decision]:
         """The decisions of N users, which wait for their rewards from now on."""
-        expected = predictions(self.setting.link, self.belief, memos[:, : self._row_size])
-        propensities: list[float] | list[None] | list[float | None]
+        means, sds = predictions(self.setting.link, self.belief, memos[:, : self._row_size])
+        propensities: Iterable[float | None] = repeat(1.0)
         if self.coin_count:
-            propensities = coins[:, 0].tolist() if self.states_propensity else [None] * arms.size
-        else:
-            propensities = [1.0] * arms.size
-        add = self._pending.add
-        return [
-            Decision(arm, add(memo), propensity, mean, sd)
-            for arm, memo, propensity, (mean, sd) in zip(arms.tolist(), memos, propensities, expected, strict=True)
-        ]
+            propensities = coins[:, 0].tolist() if self.states_propensity else repeat(None)
+        return list(map(Decision, arms.tolist(), map(self._pending.add, memos), propensities, means, sds))
 
     def _decide(self, contexts: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
         """One tick, then an arm and a memo for each user; last come the coins, which may hold propensities now."""

@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.policies.admission import chosen_rows, into_unit_ball
+from tacit.policies.admission import remember_rows
 from tacit.policies.clock import NO_END, Span
 from tacit.policies.policy import Policy
 from tacit.policies.steps import Steps, idle
@@ -27,7 +27,7 @@ def uniform_arms(arms: int, coins: FloatArray) -> IntArray:
 def choose(state: UniformState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
     """Choose an arm for each of N users by a coin of theirs, and leave its probability in place of the coin."""
     arms = uniform_arms(contexts.shape[1], coins[:, 0])
-    memos[:] = into_unit_ball(chosen_rows(contexts, arms))
+    remember_rows(contexts, arms, memos)
     coins[:, 0] = 1.0 / contexts.shape[1]
     return arms
 
