@@ -158,9 +158,8 @@ def _refuse_both(contexts: npt.ArrayLike | None) -> None:
 def admit_contexts(contexts: npt.ArrayLike, setting: Setting) -> FloatArray:
     """The arms of one user, shape (K, d), as steps take them: shape (1, K, d)."""
     block = _block(contexts, setting.dim, 2)
-    numbers = block.ravel()
-    # BLAS says nothing of an overflow; where the sum of all squares has none, that of an arm has none either.
-    squares = np.vecdot(block, block) if numbers.dot(numbers) < _NO_OVERFLOW else _squares(block)
+    # Unlike vecdot, vdot warns of nothing; where the sum of all squares does not overflow, that of an arm does not.
+    squares = np.vecdot(block, block) if np.vdot(block, block) < _NO_OVERFLOW else _squares(block)
     if not squares.item(squares.argmax()) <= _LARGEST_SQUARE:  # also when there is a NaN, which counts as the largest
         raise _refusal(block[0])
     return block
