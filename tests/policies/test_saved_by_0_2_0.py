@@ -1,4 +1,4 @@
-"""States that version 0.2.0 saved are read, and policies go on from them as 0.2.0 did.
+"""States and backups of version 0.2.0 are read, and policies go on from them as they did there.
 
 ``python tests/policies/test_saved_by_0_2_0.py FOLDER``, run with that version installed, made the files.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ import pytest
 import tacit
 from tacit.errors import RecoveryWarning
 from tacit.features import Category, Flag, Number, Schema
+from tacit.service.backup import back_up_store, restore_store
+from tacit.service.sqlite_store import SQLiteStore
 
 SAVED = Path(__file__).parent / "saved_by_0_2_0"
 SCHEMA = Schema(
@@ -61,6 +64,12 @@ def save_all(folder: Path) -> None:
         (folder / f"{label}.gz").write_bytes(gzip.compress((folder / label).read_bytes(), mtime=0))
         (folder / label).unlink()
         went_on[label] = {"arms": played(twin, 4), "spent": twin.privacy.spent_epsilon}
+    with tacit.open(folder / "store", "stream-glm", dim=3, epsilon=2.0, delta=1e-4) as kept:
+        played(kept, 3)
+    store = SQLiteStore(folder / "store")
+    back_up_store(store, folder / "backup")
+    store.close()
+    shutil.rmtree(folder / "store")
     (folder / "went_on.json").write_text(json.dumps(went_on, indent=1) + "\n")
 
 
@@ -84,6 +93,18 @@ def test_a_policy_that_0_2_0_saved_is_recovered(label: str, tmp_path: Path) -> N
         policy = tacit.load(path, recover=True)
     assert played(policy, 4)
     assert policy.decisions == 300
+
+
+def test_a_backup_of_0_2_0_is_restored(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path)
+    restore_store(SAVED / "backup", store, nothing_released_since=True)
+    store.close()
+    with tacit.open_policy(tmp_path) as policy:
+        assert policy.decisions == 150
+        assert len(played(policy, 4)) == 150
+    with tacit.open_policy(tmp_path) as policy:
+        assert policy.decisions == 300
+        assert 0.0 < policy.privacy.spent_epsilon <= 2.0
 
 
 if __name__ == "__main__":
