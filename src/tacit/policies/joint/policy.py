@@ -18,7 +18,7 @@ from tacit._validate import finite, positive, probability
 from tacit.errors import InvalidInput
 from tacit.estimation.optimizers import MAX_STEPS, NoisyGradientDescent, NoisyNewton
 from tacit.estimation.plan import PrivateOptimizer, PublicView, Regression, estimate
-from tacit.glm.rows import Selection
+from tacit.glm.rows import Selection, make_rows
 from tacit.linalg.packing import packed_size, unpacked
 from tacit.linalg.projection import make_ellipsoid
 from tacit.policies.beliefs import PointBelief
@@ -36,7 +36,6 @@ from tacit.policies.joint.steps import (
     JointState,
     OptimizerState,
 )
-from tacit.policies.row_policy import RowPolicy, make_rows
 from tacit.privacy.continual import ContinualRelease, Stream, check_exact_sums, released_variance
 from tacit.privacy.events import DiscreteGaussianRelease, NoisySum, PrivacyEvent
 from tacit.privacy.factorization import worst_prefix_sd
@@ -73,7 +72,7 @@ class JointConfig(ContinualConfig):
     constant: float = option("The paper's universal constant C in beta and gamma.", default=1.0, check=positive)
 
 
-class JointGLM(ContinualPolicy, RowPolicy):
+class JointGLM(ContinualPolicy):
     """Algorithm 2: generalized linear bandits with adversarial contexts under joint differential privacy.
 
     Formal guarantee
