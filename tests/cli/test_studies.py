@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from tacit.cli.app import app
 from tacit.experiments import reproduce, runner
-from tacit.experiments.published import TABLE1
-from tacit.experiments.reproduce import Line, Study
+from tacit.experiments.reproduce import TABLE1, Line, Study
 from tacit.experiments.results import RunResult
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import make_policy

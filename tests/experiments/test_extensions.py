@@ -19,7 +19,7 @@ from tacit import extensions
 from tacit.cli.app import app
 from tacit.environments import registry
 from tacit.errors import InvalidInput
-from tacit.experiments.journal import Journal
+from tacit.experiments.results import Journal
 from tacit.experiments.runner import run_all
 from tacit.extensions import load_again, load_modules
 

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from tacit.errors import InvalidInput
-from tacit.experiments import journal as journals
+from tacit.experiments import results as journals
 from tacit.experiments import runner
-from tacit.experiments.journal import Journal
-from tacit.experiments.results import CURVE_POINTS, Row, RunResult, curve_rounds, regret_curve, row
+from tacit.experiments.results import CURVE_POINTS, Journal, Row, RunResult, curve_rounds, regret_curve, row
 from tacit.experiments.runner import prepare, run_all, run_once
 from tacit.experiments.spec import Experiment, for_each_epsilon
 

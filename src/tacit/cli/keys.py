@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tacit.cli.serve import unserved
 from tacit.cli.shared import FriendlyGroup, Json, Refused, messages, show, write_json
-from tacit.cli.stores import unserved
 
 if TYPE_CHECKING:
     from tacit.service.store import Store

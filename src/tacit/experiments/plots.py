@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.experiments.plan import Plan
-from tacit.experiments.plan_tables import rounded
 from tacit.experiments.results import Row
-from tacit.experiments.tables import epsilon_text
+from tacit.experiments.tables import epsilon_text, rounded
 from tacit.extras import named_extras
 
 with named_extras():

@@ -79,6 +79,12 @@ def number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
 
 
+def rounded(count: int) -> str:
+    """Write a count to two digits, where simulations do not know more."""
+    unit = 10 ** max(0, len(str(count)) - 2)
+    return f"{round(count / unit) * unit:,}"
+
+
 def mean_and_error(row: Row) -> str:
     """Mean regret and its standard error to the same digit; a single run has no error."""
     mean, error, digits = row["regret_mean"], row["regret_se"], _digits(row)
