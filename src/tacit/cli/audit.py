@@ -21,7 +21,6 @@ from tacit.cli.shared import (
     names,
     numbers,
     options_of,
-    parse_options,
     show,
     write_json,
 )
@@ -64,7 +63,7 @@ def audit(
       tacit audit stream-glm --plot stream.png
       tacit audit all --quick
       tacit audit joint-linucb --option reward_age=500 --horizon 20000
-      tacit audit my-policy --module my_module --option period=1000
+      tacit audit my-policy --module my_policy.py --option period=1000
       tacit audit service
     """
     from tacit.audit import tasks as known
@@ -91,7 +90,7 @@ def audit(
         effort=effort,
         seed=seed,
         modules=modules,
-        options=_options(wanted, parse_options(option, _OWN_FLAGS), horizon),
+        options=_options(wanted, option, horizon),
     )
     if name in (ALL, known.SERVICE) and _has_service(asked=name != ALL):
         tasks += known.service_tasks(_SERVICE, effort, seed)
@@ -134,16 +133,16 @@ def _has_service(*, asked: bool) -> bool:
     return True
 
 
-def _options(wanted: list[str], options: dict[str, Any], horizon: int | None) -> dict[str, dict[str, Any]]:
-    """What each policy is told, by its name; nothing where nothing was asked for."""
+def _options(wanted: list[str], options: list[str] | None, horizon: int | None) -> dict[str, dict[str, Any]]:
+    """Options of each policy, by its name; policies without any are left out."""
     from tacit.audit.rehearsal import audited_policies
 
     policies = [name for name in wanted if name in audited_policies()]
     if not policies and (options or horizon is not None):
         raise Refused("--option and --horizon are for policies: name one")
-    found = options_of(policies, options, (*_OWN_FLAGS, "features"))
-    everybody = {} if horizon is None else {"horizon": horizon}
-    return {name: everybody | own for name, own in found.items() if everybody | own}
+    every = {} if horizon is None else {"horizon": horizon}
+    told = {name: every | own for name, own in options_of(policies, options, _OWN_FLAGS).items()}
+    return {name: own for name, own in told.items() if own}
 
 
 def _perform(tasks: list[Task], jobs: int) -> list[Evidence]:

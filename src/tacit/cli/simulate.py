@@ -34,7 +34,6 @@ from tacit.cli.shared import (
     numbers,
     one,
     options_of,
-    parse_options,
     show,
     write_json,
 )
@@ -96,7 +95,8 @@ def simulate(
       tacit simulate --base-rate 0.08 --theta-norm 1.5
       tacit simulate --contexts shift --link probit --horizon 20000 --plot regret.png
       tacit simulate --contexts news --dim 25 --theta-bound 12 --rewards late --policy stream-glm,random
-      tacit simulate --module my_module --contexts mine
+      tacit simulate --policy joint-glm,joint-linucb --option joint-glm:factorization=tree
+      tacit simulate --module my_worlds.py --contexts mine
       tacit simulate --schema articles --base-rate 0.08 --policy stream-glm,random
       tacit simulate --schema my_schema.json --arms 10 --rewards late
     """
@@ -120,7 +120,7 @@ def simulate(
         rewards=chosen_rewards(rewards, "--rewards"),
         **_world(dim, arms, contexts, schema),
     )
-    experiments = _experiments(base, chosen, numbers(epsilon, "--epsilon"), parse_options(option, _OWN_FLAGS))
+    experiments = _experiments(base, chosen, numbers(epsilon, "--epsilon"), option)
     outcome = progress.run(experiments, runs=runs, seed=seed, jobs=jobs, engine=engine, journal=journal)
     show(tables.simulation(outcome.rows), json_file)
     write_json(outcome.rows, json_file)
@@ -157,9 +157,9 @@ def _plot_title(base: Experiment, schema: str | None) -> str:
 
 
 def _experiments(
-    base: Experiment, policies: list[str], epsilons: list[float], options: dict[str, Any]
+    base: Experiment, policies: list[str], epsilons: list[float], options: list[str] | None
 ) -> list[Experiment]:
-    """Each option goes to the policies that know it; one that nobody knows is an error."""
+    """List every policy with its options, private ones once for each epsilon."""
     from dataclasses import replace
 
     from tacit.experiments.spec import for_each_epsilon
