@@ -244,7 +244,7 @@ def cost(rows: Sequence[Row], path: Path) -> None:
         ticks = sorted({row[key] for row in rows})
         axis.xaxis.set_minor_locator(NullLocator())
         axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-    axes[0].set_ylabel("microseconds per round, environment included")
+    axes[0].set_ylabel("microseconds per round of the policy")
     _plain_log_ticks(axes[0])
     _legend(axes[-1], [max(row["us_per_round"] for row in rows if row["policy"] == policy) for policy in chosen])
     _save(figure, path)

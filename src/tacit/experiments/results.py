@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class RunResult:
-    """One run: cumulative regret at 50 points, time, and what was spent."""
+    """Cumulative regret of one run at 50 public round numbers, the policy's time, and what was spent."""
 
     regret_curve: list[float]
     us_per_round: float
@@ -84,6 +84,7 @@ def row(experiment: Experiment, results: list[RunResult], seed: int) -> Row:
         "regret_max": float(np.max(final)),
         "regrets": [float(value) for value in final],
         "regret_rounds": [int(mark) for mark in curve_rounds(experiment.horizon)],
+        "regret_curves": [result.regret_curve for result in results],
         "regret_curve": [float(value) for value in np.mean(curves, axis=0)],
         "regret_curve_se": [float(value) for value in spread / math.sqrt(len(results))],
         "us_per_round": float(np.median([result.us_per_round for result in results])),

@@ -31,7 +31,7 @@ class Played(NamedTuple):
     regrets: FloatArray
     rewards: FloatArray
     us_per_round: float
-    """Of the policy alone; making the world's rounds does not count."""
+    """Time of the policy's calls alone, drawing of contexts, rewards and delays left out."""
     epsilon_spent: float | None
 
 
@@ -48,16 +48,14 @@ def play_once(experiment: Experiment, seed: int, run: int) -> Played:
     world = experiment.environment()
     delivery = Delivery(policy, experiment.arrivals(), world.setting, np.random.default_rng(delay_seed))
     regrets, rewards = np.empty(experiment.horizon), np.empty(experiment.horizon)
-    played, elapsed = 0, 0.0
+    played = 0
     for block in world.blocks(np.random.default_rng(world_seed)):
-        started = time.perf_counter()
         arms = delivery.play(block)
-        elapsed += time.perf_counter() - started
         rounds, chosen = slice(played, played + arms.size), (np.arange(arms.size), arms)
         regrets[rounds], rewards[rounds] = block.regrets[chosen], block.rewards[chosen]
         played += arms.size
     spent = policy.ledger.epsilon_spent if isinstance(policy, PrivatePolicy) else None
-    return Played(regrets, rewards, 1e6 * elapsed / experiment.horizon, spent)
+    return Played(regrets, rewards, 1e6 * delivery.seconds / experiment.horizon, spent)
 
 
 class Delivery:
@@ -69,19 +67,28 @@ class Delivery:
         self._setting = setting
         self._rng = rng
         self._round = 0
+        self.seconds = 0.0
+        """Time spent in calls of the policy."""
         self._due: dict[int, list[tuple[int, float]]] = {}
         """By the round before which they are reported: decisions and their rewards, oldest decision first."""
 
     def play(self, block: Block) -> IntArray:
         """Play a block and return the arms."""
         if self._kind.at_once:
-            return self._policy.play(block.contexts, block.rewards)
+            started = time.perf_counter()
+            arms = self._policy.play(block.contexts, block.rewards)
+            self.seconds += time.perf_counter() - started
+            return arms
         delays = self._kind.delays(self._rng, block.rewards, self._setting)
         arms = np.empty(len(delays), dtype=np.int64)
+        started = time.perf_counter()
         admitted = self._policy.as_steps_take(block.contexts)  # what a schema encoded is taken here too
+        self.seconds += time.perf_counter() - started
         for t in range(arms.size):
+            started = time.perf_counter()
             self._report()
             decision = self._policy.select_admitted(admitted[t : t + 1])
+            self.seconds += time.perf_counter() - started
             arm = arms[t] = decision.arm
             delay = delays.item(t, arm)
             if delay != NEVER:
