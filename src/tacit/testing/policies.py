@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
+from unittest.mock import patch
 
 import numpy as np
 
@@ -96,16 +97,8 @@ def _refused(words: str, kind: type[Exception] = InvalidInput) -> Iterator[None]
 @contextmanager
 def _folder() -> Iterator[Path]:
     """Make a folder for states, which also keeps the tokens of resumed ones."""
-    before = os.environ.get("TACIT_STATE_DIR")
-    with TemporaryDirectory() as folder:
-        os.environ["TACIT_STATE_DIR"] = str(Path(folder, "registry"))
-        try:
-            yield Path(folder)
-        finally:
-            if before is None:
-                del os.environ["TACIT_STATE_DIR"]
-            else:
-                os.environ["TACIT_STATE_DIR"] = before
+    with TemporaryDirectory() as folder, patch.dict(os.environ, TACIT_STATE_DIR=str(Path(folder, "registry"))):
+        yield Path(folder)
 
 
 def seeds_decide(candidate: Candidate) -> None:
