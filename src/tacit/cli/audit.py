@@ -15,14 +15,12 @@ from tacit.cli.shared import (
     Options,
     Refused,
     Seed,
-    check_figure,
     check_writable,
     messages,
     names,
     numbers,
     options_of,
     show,
-    write_json,
 )
 
 if TYPE_CHECKING:
@@ -70,8 +68,7 @@ def audit(
     from tacit.audit.tasks import FULL, QUICK, Effort
     from tacit.extensions import load_modules
 
-    check_figure(plot)
-    check_writable(json_file)
+    check_writable(json_file, figure=plot)
     size = QUICK if quick else FULL
     effort = Effort(
         mechanism=runs or size.mechanism,
@@ -97,8 +94,7 @@ def audit(
     if name == ALL:
         tasks += known.paper_tasks(delta, seed)
     found = _perform(tasks, jobs)
-    show(_table(name, delta, confidence, found), json_file)
-    write_json([evidence.row() for evidence in found], json_file)
+    show(_table(name, delta, confidence, found), json_file, [evidence.row() for evidence in found])
     if plot is not None:
         from tacit.audit.pictures import distributions
 

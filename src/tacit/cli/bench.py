@@ -21,7 +21,6 @@ from tacit.cli.shared import (
     Runs,
     Seed,
     ThetaBound,
-    check_figure,
     check_writable,
     chosen_contexts,
     chosen_links,
@@ -33,7 +32,6 @@ from tacit.cli.shared import (
     numbers,
     one,
     show,
-    write_json,
     write_text,
 )
 
@@ -101,8 +99,7 @@ def regret(
     experiments, refused = progress.runnable(leaderboard.grid(fixed, varied, numbers(epsilon, "--epsilon")))
     outcome = progress.run(experiments, runs=runs, seed=seed, jobs=jobs, engine=engine, journal=journal)
     table = leaderboard.table(outcome.rows, kinds, [f"Left out: {text}" for text in refused])
-    show(table, json_file)
-    write_json(outcome.rows, json_file)
+    show(table, json_file, outcome.rows)
     if markdown is not None:
         write_text(table.markdown(), markdown)
     outcome.finish()
@@ -118,7 +115,7 @@ def speed(
     epsilon: Annotated[float, typer.Option(help="Privacy of private policies.")] = 4.0,
     delta: Delta = 1e-5,
     theta_norm: ThetaNorm = 3.0,
-    repeats: Annotated[int, typer.Option(min=1, help="The best of so many counts.")] = 3,
+    repeats: Annotated[int, typer.Option(min=1, help="Runs of each measurement; the best one counts.")] = 3,
     seconds: Annotated[float, typer.Option(help="A run that takes longer is cut, and not repeated.")] = 20.0,
     module: Module = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw cost against d and T.")] = None,
@@ -141,8 +138,7 @@ def speed(
     from tacit.cli import progress
     from tacit.experiments import speed as measuring
 
-    check_figure(plot)
-    check_writable(history, markdown, json_file)
+    check_writable(history, markdown, json_file, figure=plot)
     fixed: dict[str, Any] = {"modules": load(module), "theta_norm": theta_norm, "delta": delta}
     fixed |= {"link": one(chosen_links(link, "--link"), "--link")}
     varied: dict[str, Any] = {"policy": chosen_policies(policies, "--policies"), "dim": integers(dims, "--dims")}
@@ -155,10 +151,9 @@ def speed(
             rows.append(measuring.measure(experiment, repeats, seconds))
             bar.advance(task)
     table = measuring.table(rows, measuring.recall(history))
-    show(table, json_file)
+    show(table, json_file, rows)
     for text in refused:
         messages().print(f"Left out: {text}")
-    write_json(rows, json_file)
     if markdown is not None:
         write_text(table.markdown(), markdown)
     if history is not None:

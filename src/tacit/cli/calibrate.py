@@ -20,7 +20,6 @@ from tacit.cli.shared import (
     one,
     option_names,
     show,
-    write_json,
 )
 from tacit.errors import InvalidInput
 
@@ -59,8 +58,7 @@ def joint(
     reports = joint_reports(policy, epsilon=epsilon, delta=delta, horizon=horizon, **setting)
     title = f"{policy}: epsilon {epsilon:g}, delta {delta:g}, {link}, T = {horizon:,}, d = {dim}, S = {theta_norm:g}"
     title += "" if base_rate is None else f", base rate {base_rate:g}"
-    show(joint_table(title, reports), json_file)
-    write_json(reports, json_file)
+    show(joint_table(title, reports), json_file, reports)
 
 
 def _streamed_policies() -> list[str]:
@@ -105,8 +103,7 @@ def shuffle(
     paper: dict[str, Any] = report["paper"]
     cells = [(label, _number(report.get(key)), _number(paper.get(key))) for key, label in _SHUFFLE_LINES.items()]
     title = f"One {dim} x {dim} matrix from {users:,} users at epsilon = {epsilon:g}, delta = {delta:g}"
-    show(Table(title, ("", "calibrated", "the paper's constants"), tuple(cells)), json_file)
-    write_json(report, json_file)
+    show(Table(title, ("", "calibrated", "the paper's constants"), tuple(cells)), json_file, report)
 
 
 def _number(value: Any) -> str:

@@ -16,13 +16,11 @@ from tacit.cli.shared import (
     Refused,
     Runs,
     Seed,
-    check_figure,
     check_writable,
     messages,
     numbers,
     results,
     show,
-    write_json,
 )
 
 if TYPE_CHECKING:
@@ -80,8 +78,7 @@ def plan(
     from tacit.experiments.plan import Assumptions
     from tacit.experiments.schemas import load_schema
 
-    check_figure(plot)
-    check_writable(json_file)
+    check_writable(json_file, figure=plot)
     if effect is not None and theta_norm is not None:
         raise Refused("--effect and --theta-norm say the same in two ways: give one of them")
     if runs == 1:
@@ -130,8 +127,7 @@ def _shown(expected: Plan, json_file: str | None) -> None:
     console.print()
     for sentence in sentences(expected):
         console.print(sentence)
-    show(table(expected), json_file)
-    write_json(expected.to_dict(), json_file)
+    show(table(expected), json_file, expected.to_dict())
 
 
 def sentences(expected: Plan) -> list[str]:

@@ -101,8 +101,7 @@ def demo(
     study = studies.demo()
     outcome = progress.run(study.experiments(), runs=runs, seed=seed, jobs=jobs)
     rows = studies.annotated(study, outcome.rows)
-    show(studies.table(study, rows), json_file)
-    write_json(rows, json_file)
+    show(studies.table(study, rows), json_file, rows)
     if rows:
         plots.price_of_privacy(rows, studies.published_private(study), plot)
         messages().print(f"Figure: {plot.resolve()}")

@@ -42,15 +42,18 @@ def serve(
       tacit serve --data /var/lib/tacit --port 8470 --config tacit.toml
       tacit serve --database postgresql://tacit@db.example/tacit
     """
-    given = {"data": data and str(data), "database": database, "host": host, "port": port, "log_requests": log_requests}
-    _run(config, {name: value for name, value in given.items() if value is not None})
-
-
-def _run(config: Path | None, given: dict[str, Any]) -> None:
     from tacit.service.http.options import Options, read_options
     from tacit.service.http.server import serve as run
 
-    options = Options().changed((read_options(config) if config is not None else {}) | given)
+    given: dict[str, Any] = {
+        "data": data and str(data),
+        "database": database,
+        "host": host,
+        "port": port,
+        "log_requests": log_requests,
+    }
+    own = {name: value for name, value in given.items() if value is not None}
+    options = Options().changed((read_options(config) if config is not None else {}) | own)
     if options.database:
         import psycopg  # noqa: F401 - found out before anything is begun
     run(options)

@@ -69,13 +69,15 @@ def results(json_file: str | None = None) -> Console:
     return _console(stderr=json_file == "-")
 
 
-def show(table: Table, json_file: str | None = None) -> None:
-    """Print a table with its title and notes."""
+def show(table: Table, json_file: str | None = None, data: Any = None) -> None:
+    """Print a table with its title and notes, and write what it was made of as JSON where that was asked for."""
     console = results(json_file)
     console.print(f"\n{table.title}", style="bold")
     console.print(table.rich(console.width))
     for note in table.notes:
         console.print(note, style="dim")
+    if data is not None:
+        write_json(data, json_file)
 
 
 def write_json(data: Any, target: str | None) -> None:
@@ -95,9 +97,11 @@ def write_text(text: str, path: Path) -> None:
     path.write_text(text)
 
 
-def check_writable(*targets: str | Path | None) -> None:
-    """Refuse a target that cannot be written before hours are spent on what should go there."""
-    for target in targets:
+def check_writable(*targets: str | Path | None, figure: Path | None = None) -> None:
+    """Refuse what cannot be written, and a figure that cannot be drawn, before hours are spent on it."""
+    if figure is not None:
+        import matplotlib  # noqa: F401 - found out before anything is begun
+    for target in (*targets, figure):
         if target is None or str(target) == "-":
             continue
         path = Path(target)
@@ -106,13 +110,6 @@ def check_writable(*targets: str | Path | None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(path if path.exists() else path.parent, os.W_OK):
             raise Refused(f"cannot write {path}: no permission; give another path")
-
-
-def check_figure(target: Path | None) -> None:
-    """Refuse a figure that cannot be written or drawn before hours are spent on what it should show."""
-    check_writable(target)
-    if target is not None:
-        import matplotlib  # noqa: F401 - found out before anything is begun
 
 
 def names(text: str, flag: str, known: Sequence[str]) -> list[str]:
@@ -263,7 +260,7 @@ def cores() -> int:
 
 
 Runs = Annotated[int, typer.Option(min=1, help="Runs of each policy, each with its own instance.")]
-Seed = Annotated[int, typer.Option(min=0, help="Same seed, same rows, whatever --jobs is.")]
+Seed = Annotated[int, typer.Option(min=0, help="Same seed, same rows, with any number of jobs.")]
 Jobs = Annotated[int, typer.Option(min=1, default_factory=cores, show_default="all cores", help="Processes at work.")]
 Engine = Annotated[EngineName, typer.Option(help="Where runs go: this machine, or a Ray cluster (the extra ray).")]
 Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - for standard output.")]

@@ -23,7 +23,6 @@ from tacit.cli.shared import (
     SchemaFile,
     Seed,
     ThetaBound,
-    check_figure,
     check_writable,
     chosen_contexts,
     chosen_links,
@@ -35,7 +34,6 @@ from tacit.cli.shared import (
     one,
     options_of,
     show,
-    write_json,
 )
 
 if TYPE_CHECKING:
@@ -104,8 +102,7 @@ def simulate(
     from tacit.experiments import tables
     from tacit.experiments.spec import Experiment
 
-    check_figure(plot)
-    check_writable(json_file, journal)
+    check_writable(json_file, journal, figure=plot)
     modules = load(module)
     chosen = chosen_policies(policy, "--policy", _DEFAULT_POLICIES)
     base = Experiment(
@@ -122,8 +119,7 @@ def simulate(
     )
     experiments = _experiments(base, chosen, numbers(epsilon, "--epsilon"), option)
     outcome = progress.run(experiments, runs=runs, seed=seed, jobs=jobs, engine=engine, journal=journal)
-    show(tables.simulation(outcome.rows), json_file)
-    write_json(outcome.rows, json_file)
+    show(tables.simulation(outcome.rows), json_file, outcome.rows)
     if plot is not None and outcome.rows:
         from tacit.experiments import plots
 

@@ -93,7 +93,7 @@ class Line:
 
     @property
     def title(self) -> str:
-        """As the table shows it."""
+        """Name of the line in tables: the policy, and its epsilon."""
         if self.epsilon is None:
             return _TITLES.get(self.policy, self.policy)
         return f"{self.policy} ε={self.epsilon:g}"

@@ -42,29 +42,19 @@ def regret_curve(regrets: FloatArray) -> list[float]:
 
 
 def described(experiment: Experiment) -> Row:
-    """The part of a row that says what was run; what is not as usual is named only where it is not."""
-    shifted = {} if experiment.base_rate is None else {"base_rate": experiment.base_rate}
-    rewards = {} if experiment.rewards == NOW else {"rewards": experiment.rewards}
-    schema = {} if experiment.schema is None else {"schema": experiment.schema_digest}
-    return (
-        shifted
-        | {
-            "policy": experiment.policy,
-            "epsilon": jsonable(experiment.epsilon),
-            "delta": experiment.delta,
-            "options": experiment.options,
-            "link": experiment.link,
-            "dim": experiment.dim,
-            "arms": experiment.arms,
-            "horizon": experiment.horizon,
-            "theta_norm": experiment.theta_norm,
-            "theta_bound": experiment.told_bound,
-            "contexts": experiment.contexts,
-            "modules": list(experiment.modules),
-        }
-        | rewards
-        | schema
-    )
+    """Describe an experiment in a row; base rate, rewards and schema are left out where they are the usual ones."""
+    fields = ("policy", "delta", "options", "link", "dim", "arms", "horizon", "theta_norm", "contexts")
+    unusual = {
+        "base_rate": experiment.base_rate,
+        "rewards": None if experiment.rewards == NOW else experiment.rewards,
+        "schema": experiment.schema and experiment.schema_digest,
+    }
+    return {key: getattr(experiment, key) for key in fields} | {
+        "epsilon": jsonable(experiment.epsilon),
+        "theta_bound": experiment.told_bound,
+        "modules": list(experiment.modules),
+        **{key: value for key, value in unusual.items() if value is not None},
+    }
 
 
 def row(experiment: Experiment, results: list[RunResult], seed: int) -> Row:
@@ -96,7 +86,7 @@ _OF_A_WORLD = ("link", "dim", "arms", "horizon", "theta_norm", "contexts", "rewa
 
 
 def with_gains(rows: list[Row]) -> list[Row]:
-    """The rows with ``gain``, the share of what is to be gained over random arms, where `random` was played too.
+    """Add ``gain``, the share of what is to be gained over random arms, where `random` was played too.
 
     It is 1 - regret / regret of `random` in the same world: 0 for random arms, 1 for the best ones, and negative for
     what is worse than random.

@@ -1,7 +1,7 @@
 """Runs of experiments: in parallel, reproducible, and resumable.
 
-Each run has its own seeds, made from (seed, run) alone: the same rows come out whatever the number of jobs, and all
-policies meet the same instances.
+Each run has its own seeds, made from (seed, run) alone: rows do not depend on the number of jobs, and all policies
+meet the same instances.
 """
 
 from __future__ import annotations

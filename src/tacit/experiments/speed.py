@@ -144,27 +144,16 @@ def table(rows: Sequence[Row], before: Mapping[str, float]) -> Table:
         )
         for row in rows
     ]
-    columns = (
-        "policy",
-        "epsilon",
-        "d",
-        "K",
-        "T",
-        "us/round",
-        "world",
-        "ratio",
-        "p50/p99\nselect",
-        "p50/p99\nupdate",
-        "state\nKiB",
-        "vs last",
-    )
+    columns = ("policy", "epsilon", "d", "K", "T", "us/round", "world", "ratio", "p50/p99\nselect", "p50/p99\nupdate")
     notes = (
         "us/round: the policy's part of whole runs, best of several. world: drawing contexts and rewards of a round; "
         "ratio: us/round to that.",
         "select, update: latencies in us through the Python API. vs last: ratio to the history's last entry.",
     )
     narrow = ((0, 1), (2, 3), (4,), (5, 11), (6, 7), (8, 9), (10,))
-    return Table("Speed", columns, tuple(cells), notes=(*notes, *growth(rows)), narrow=narrow)
+    return Table(
+        "Speed", (*columns, "state\nKiB", "vs last"), tuple(cells), notes=(*notes, *growth(rows)), narrow=narrow
+    )
 
 
 def growth(rows: Sequence[Row]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What every policy must do, whatever its algorithm, as checks of any policy that is registered.
+"""What every policy must do, as checks of any policy that is registered.
 
 Policies are small ones: 3 features, a horizon of 400 decisions, and private ones at epsilon 4 and delta 0.01.
 """
@@ -102,7 +102,7 @@ def _folder() -> Iterator[Path]:
 
 
 def seeds_decide(candidate: Candidate) -> None:
-    """The same seed gives the same arms and state; another seed gives a private policy another state."""
+    """Equal seeds give equal arms and states; another seed gives a private policy another state."""
     contexts, rewards = rounds(120)
     first, second = candidate.make(), candidate.make()
     assert walk(first, contexts, rewards) == walk(second, contexts, rewards), "arms differ with the same seed"
