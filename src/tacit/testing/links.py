@@ -244,11 +244,7 @@ BOUND_CHECKS: tuple[Callable[[Link, float], None], ...] = (
 )
 """Checked for every S of ``THETA_BOUNDS``."""
 
-LINK_CHECKS: tuple[Callable[[Link], None], ...] = (
-    check_far_scores,
-    check_single_scores,
-    check_curvature_bound_is_near,
-)
+LINK_CHECKS: tuple[Callable[[Link], None], ...] = (check_far_scores, check_single_scores, check_curvature_bound_is_near)
 """Checked once."""
 
 
