@@ -42,7 +42,7 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_page_has_a_module_of_each_kind() -> None:
-    assert set(MODULES) == {"my_greedy", "my_private", "my_link", "my_environment", "my_mechanism"}
+    assert set(MODULES) == {"my_greedy", "my_private", "my_link", "my_environment", "my_mechanism", "test_mine"}
     assert all(any(name in command for command in COMMANDS) for name in MODULES)
 
 
@@ -125,6 +125,31 @@ def test_noise_of_two_thirds_in_a_private_policy_of_ones_own_is_found(folder: Pa
     done = run(folder, "-m", "tacit", "audit", "my-broken", "--module", "my_broken", "--quick", "--epsilon", "4")
     assert done.returncode == 1
     assert "refuted" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "call"), [("my_greedy", "'my-greedy'"), ("my_mechanism", "'my-average', period=20")]
+)
+def test_policies_of_the_page_keep_the_contract(module: str, call: str, folder: Path) -> None:
+    before = set(folder.glob("registry/**/*"))
+    done = run(folder, "-c", f"import {module}, tacit.testing; tacit.testing.check_policy({call})")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert set(folder.glob("registry/**/*")) == before, "checks leave nothing behind"
+
+
+def test_all_faults_of_a_policy_are_told_at_once(folder: Path) -> None:
+    """It counts its choices, draws for itself, and divides by the number of arms but one."""
+    faulty = MODULES["my_greedy"].replace('"my-greedy"', '"my-faulty"').replace(
+        "    best = (contexts",
+        "    state.rewards[()] += 1\n    noise = np.random.default_rng().random() / (contexts.shape[1] // 2)\n"
+        "    best = (noise * contexts",
+    )  # fmt: skip
+    (folder / "my_faulty.py").write_text(faulty)
+    done = run(folder, "-W", "error", "-c", "import my_faulty, tacit.testing; tacit.testing.check_policy('my-faulty')")
+    told = done.stderr.rpartition("AssertionError: ")[2]
+    assert "choose_keeps_the_state: Broken: choose changed the state: ['rewards']" in told
+    assert "arm_sets_may_change_in_size: ZeroDivisionError" in told
+    assert "corrupt_files_are_refused" not in told
 
 
 def test_the_private_policy_is_short() -> None:

@@ -39,11 +39,24 @@ _IMPORTS: dict[str, _Import] = {}
 
 
 def load_modules(names: Iterable[str]) -> tuple[Extension, ...]:
-    """Import the modules called ``names``; the current directory is searched too.  Calling it again costs nothing.
+    """Import modules and say what was imported; calling it again costs nothing.
 
-    Raises `InvalidInput` for a module that cannot be imported, with the cause.
+    Parameters
+    ----------
+    names : iterable of str
+        Names of modules, for which the current directory is searched too, or paths to files that end in ``.py``.
+
+    Returns
+    -------
+    tuple of Extension
+        The modules as they were imported; a file is called by its name without ``.py``.
+
+    Raises
+    ------
+    InvalidInput
+        For a module that cannot be imported, with the cause.
     """
-    return tuple(_load(name) for name in names)
+    return tuple(_load_file(Path(name)) if name.endswith(".py") else _load(name) for name in names)
 
 
 def load_again(extensions: Iterable[Extension]) -> None:
@@ -61,6 +74,23 @@ def load_again(extensions: Iterable[Extension]) -> None:
             sys.path.insert(0, extension.folder)
         if _load(extension.name).digest != extension.digest:
             raise InvalidInput(f"the module {extension.name!r} was edited while it was in use: start again")
+
+
+def _load_file(path: Path) -> Extension:
+    """Import a file by its stem, from its own folder, so that workers find it as they find any other module."""
+    if not path.is_file():
+        raise InvalidInput(f"there is no file {path} to import")
+    if not path.stem.isidentifier():
+        raise InvalidInput(f"cannot import {path}: {path.stem!r} cannot be the name of a module; rename the file")
+    folder = str(path.absolute().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    loaded = _load(path.stem)
+    if not Path(loaded.folder, path.name).samefile(path):
+        raise InvalidInput(
+            f"cannot import {path}: {path.stem!r} is a module of {loaded.folder} already; rename the file"
+        )
+    return loaded
 
 
 def _load(name: str) -> Extension:

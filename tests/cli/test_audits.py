@@ -94,6 +94,8 @@ def test_a_policy_that_reads_raw_sums_is_refuted() -> None:
     ("arguments", "message"),
     [
         (("seldom", "--option", "nonsense=1"), "no chosen policy knows it"),
+        (("seldom", "--option", "seldom:nonsense=1"), "seldom does not know it. Its options are seldom: "),
+        (("seldom", "--option", "stream-glm:period=9"), "stream-glm is not among the chosen policies seldom"),
         (("seldom", "--option", "horizon=9"), "use --horizon"),
         (("seldom", "--option", "period"), "KEY=VALUE"),
         (("seldom", "--option", "period=0"), "period"),

@@ -218,7 +218,18 @@ def test_simulate_goes_on_from_its_journal(tmp_path: Path) -> None:
         (["--jobs", "0"], "jobs"),
         (["--policy", "joint-glm", "--delta", "2"], "delta"),
         (["--option", "colour"], "KEY=VALUE"),
+        (["--option", ":colour=red"], "NAME:KEY=VALUE"),
         (["--option", "colour=red"], "no chosen policy knows it"),
+        (
+            ["--policy", "joint-glm,random", "--option", "joint-glm:colour=red"],
+            "joint-glm does not know it. Its options are joint-glm: ",
+        ),
+        (
+            ["--policy", "joint-glm,random", "--option", "stream-glm:period=5"],
+            "not among the chosen policies joint-glm",
+        ),
+        (["--option", "joint-glm:dim=3"], "use --dim"),
+        (["--module", "missing.py"], "there is no file missing.py to import"),
         (["--option", "dim=3"], "use --dim"),
         (["--json", "/proc/none/rows.json"], "/proc"),
     ],
@@ -234,6 +245,18 @@ def test_options_go_to_the_policies_that_know_them() -> None:
     private, uniform = json.loads(tacit("simulate", *arguments).stdout)
     assert private["options"] == {"factorization": "tree"}
     assert uniform["options"] == {}
+
+
+def test_an_option_that_names_a_policy_reaches_that_one_alone() -> None:
+    chosen = ("joint-linucb:factorization=tree", "factorization=toeplitz", "joint-glm:reward_window=50")
+    arguments = ["--policy", "joint-glm,joint-linucb", *SMALL, "--runs", "1", "--json", "-"]
+    for option in chosen:
+        arguments += ["--option", option]
+    rows = json.loads(tacit("simulate", *arguments).stdout)
+    assert [row["options"] for row in rows] == [
+        {"factorization": "toeplitz", "reward_window": 50},
+        {"factorization": "tree"},
+    ]
 
 
 def test_the_bound_is_told_apart_from_the_norm() -> None:

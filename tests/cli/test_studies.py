@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from tacit.cli.app import app
 from tacit.experiments import reproduce, runner
-from tacit.experiments.published import TABLE1
-from tacit.experiments.reproduce import Line, Study
+from tacit.experiments.reproduce import TABLE1, Line, Study
 from tacit.experiments.results import RunResult
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import make_policy
@@ -205,8 +204,8 @@ def test_speed_is_measured_and_remembered(tmp_path: Path) -> None:
     rows = json.loads((tmp_path / "rows.json").read_text())
     assert [row["dim"] for row in rows] == [2, 3]
     for row in rows:
-        assert row["floor_us"] > 0.0
-        assert row["ratio"] == pytest.approx(row["us_per_round"] / row["floor_us"])
+        assert row["environment_us"] > 0.0
+        assert row["ratio"] == pytest.approx(row["us_per_round"] / row["environment_us"])
         assert row["select_p50_us"] <= row["select_p99_us"]
         assert row["state_bytes"] == 8
     entry = json.loads(history.read_text())

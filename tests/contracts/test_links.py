@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -11,23 +10,16 @@ import pytest
 from scipy import special
 
 from tacit.glm.links import LINKS, Link, bounded_variance
+from tacit.testing import check_link, link_checks
+from tacit.testing.links import failures
 from tacit.typing import FloatArray
-from tests.contracts.links import BOUND_CHECKS, LINK_CHECKS, THETA_BOUNDS, breaches, check_link
-
-every_link = pytest.mark.parametrize("name", list(LINKS))
 
 
-@every_link
-@pytest.mark.parametrize("check", LINK_CHECKS, ids=lambda check: check.__name__)
-def test_links_of_the_package(name: str, check: Callable[[Link], None]) -> None:
-    check(LINKS[name])
-
-
-@every_link
-@pytest.mark.parametrize("theta_bound", THETA_BOUNDS)
-@pytest.mark.parametrize("check", BOUND_CHECKS, ids=lambda check: check.__name__)
-def test_bounds_of_the_packages_links(name: str, check: Callable[[Link, float], None], theta_bound: float) -> None:
-    check(LINKS[name], theta_bound)
+@pytest.mark.parametrize(
+    ("name", "check"), [(name, check) for name, link in LINKS.items() for check in link_checks(link)]
+)
+def test_links_of_the_package(name: str, check: str) -> None:
+    link_checks(LINKS[name])[check]()
 
 
 class OutsideLink(Link):
@@ -207,7 +199,7 @@ class ShortResponses(SteepLogistic):
     ids=lambda value: type(value).__name__ if isinstance(value, Link) else "",
 )
 def test_a_misstated_link_breaks_it_where_it_is_wrong_and_nowhere_else(link: Link, broken: set[str]) -> None:
-    assert set(breaches(link)) == broken
+    assert set(failures(link_checks(link))) == broken
     with pytest.raises(AssertionError, match=min(broken)):
         check_link(link)
 

@@ -12,9 +12,8 @@ import tacit
 from tacit.environments import NEVER, Block, EnvironmentSetting
 from tacit.environments.arrivals import ArrivalKind
 from tacit.errors import InvalidInput
-from tacit.experiments.delivery import Delivery
 from tacit.experiments.results import RunResult, row, with_gains
-from tacit.experiments.runner import prepare, run_all, run_once
+from tacit.experiments.runner import Delivery, prepare, run_all, run_once
 from tacit.experiments.tables import simulation
 from tacit.glm.links import get_link
 

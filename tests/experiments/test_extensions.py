@@ -19,7 +19,7 @@ from tacit import extensions
 from tacit.cli.app import app
 from tacit.environments import registry
 from tacit.errors import InvalidInput
-from tacit.experiments.journal import RunJournal
+from tacit.experiments.results import RunJournal
 from tacit.experiments.runner import run_all
 from tacit.extensions import load_again, load_modules
 
@@ -108,6 +108,32 @@ def test_a_journal_does_not_find_runs_of_an_edited_module(write: Writer, tmp_pat
     assert RunJournal(journal).find(OWN, 0, 0) is not None
 
 
+def test_a_file_is_imported_by_its_path(write: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(0.25)
+    expected = run_all([OWN], runs=2, seed=0)
+    forget("own_worlds")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    moved = path.rename(elsewhere / path.name)
+    monkeypatch.chdir(tmp_path)
+    (loaded,) = load_modules(["elsewhere/own_worlds.py"])
+    assert loaded == load_modules(["own_worlds"])[0] == load_modules([str(moved)])[0]
+    assert Path(loaded.folder) == elsewhere
+    assert timeless(run_all([OWN], runs=2, seed=0, jobs=2)) == timeless(expected)
+
+
+def test_files_that_cannot_be_imported_by_their_path_are_refused(write: Writer, tmp_path: Path) -> None:
+    load_modules([write(0.25).stem])
+    twin, unnamed = tmp_path / "twin" / "own_worlds.py", tmp_path / "own-worlds.py"
+    twin.parent.mkdir()
+    for path in (twin, unnamed):
+        path.write_text("")
+    with pytest.raises(InvalidInput, match="'own-worlds' cannot be the name of a module; rename the file"):
+        load_modules([str(unnamed)])
+    with pytest.raises(InvalidInput, match=r"'own_worlds' is a module of .* already; rename the file"):
+        load_modules([str(twin)])
+
+
 def test_a_reload_counts_as_a_new_version(write: Writer) -> None:
     write(0.25)
     (first,) = load_modules(["own_worlds"])
@@ -147,7 +173,8 @@ def test_every_file_of_a_package_counts(tmp_path: Path, write: Writer) -> None:
         ("own_worlds", "import no_such_thing", "'own_worlds': ModuleNotFoundError: No module named 'no_such_thing'"),
         ("own_worlds", "1 / 0", "'own_worlds': ZeroDivisionError: division by zero"),
         ("own_worlds", "def", "'own_worlds': SyntaxError"),
-        ("own_worlds.py", "", r"'own_worlds\.py': ModuleNotFoundError"),
+        ("own_worlds.py", "1 / 0", "'own_worlds': ZeroDivisionError: division by zero"),
+        ("own-worlds.py", "", r"no file own-worlds\.py"),
         ("sys", None, "'sys' has no source file"),
     ],
 )

@@ -8,11 +8,13 @@ import math
 import numpy as np
 import pytest
 
+from tacit.cli.plan import sentences
+from tacit.cli.plan import table as plan_table
 from tacit.errors import InvalidInput
-from tacit.experiments import plan_tables
 from tacit.experiments.plan import Assumptions, experiments_of, mostly_from, pays_from, plan, theta_norm_of
 from tacit.experiments.runner import play_once
 from tacit.experiments.schemas import load_schema
+from tacit.experiments.tables import rounded
 from tacit.features import Category, Flag, Schema
 
 SMALL = Schema(user=[Flag("young")], arm=[Category("topic", ["news", "arts"])], per_arm="topic")
@@ -78,7 +80,7 @@ def test_a_plan_has_every_epsilon_and_the_ceiling() -> None:
     assert ceiling.gains[2_000] == pytest.approx(share)
     assert json.loads(json.dumps(expected.to_dict(), allow_nan=False))["outlooks"][-1]["epsilon"] == "inf"
     assert plan(SMALL, asked, runs=3, seed=1) == expected
-    text = "\n".join([*plan_tables.sentences(expected), plan_tables.table(expected).markdown()])
+    text = "\n".join([*sentences(expected), plan_table(expected).markdown()])
     assert "epsilon 8 per visit" in text
     assert "a single visit" in text
     assert "gain by 1,000" in text
@@ -89,14 +91,14 @@ def test_visits_of_one_person_cost_gain_and_are_said() -> None:
     private = experiments_of(SMALL, asked)[1]
     assert private.options == {"rounds_per_user": 50}
     expected = plan(SMALL, asked, runs=2)
-    (sentence, _), table = plan_tables.sentences(expected), plan_tables.table(expected)
+    (sentence, _), table = sentences(expected), plan_table(expected)
     assert sentence.startswith("At epsilon 1 per person")
     assert "a person with up to 50 visits" in table.notes[0]
 
 
 @pytest.mark.parametrize(("number", "text"), [(7, "7"), (84, "84"), (1_234, "1,200"), (98_765, "99,000")])
 def test_numbers_of_decisions_are_rounded(number: int, text: str) -> None:
-    assert plan_tables.rounded(number) == text
+    assert rounded(number) == text
 
 
 @pytest.mark.parametrize("bad", [{"epsilons": ()}, {"epsilons": (math.inf,)}, {"decisions": 10}, {"arms": 1}])

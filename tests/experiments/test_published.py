@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tacit.experiments import reproduce
-from tacit.experiments.published import TABLE1
-from tacit.experiments.reproduce import STUDIES, Line, annotated, demo, table
+from tacit.experiments.reproduce import STUDIES, TABLE1, Line, annotated, demo, table
 from tacit.experiments.results import Row, RunResult, row
 from tacit.policies.registry import POLICIES
 

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from tacit.errors import InvalidInput
-from tacit.experiments import journal as journals
+from tacit.experiments import results as journals
 from tacit.experiments import runner
-from tacit.experiments.journal import RunJournal
-from tacit.experiments.results import CURVE_POINTS, Row, RunResult, curve_rounds, regret_curve, row
+from tacit.experiments.results import CURVE_POINTS, Row, RunJournal, RunResult, curve_rounds, regret_curve, row
 from tacit.experiments.runner import prepare, run_all, run_once
 from tacit.experiments.spec import Experiment, for_each_epsilon
 
@@ -33,6 +32,7 @@ SPEC_FIELDS = {
     "regret_std",
     "regret_se",
     "regret_curve",
+    "regret_curves",
     "us_per_round",
     "epsilon_spent",
 }
@@ -81,6 +81,9 @@ def test_rows_have_the_public_fields() -> None:
     assert set(found) >= SPEC_FIELDS
     assert len(found["regret_curve"]) == CURVE_POINTS
     assert found["regret_curve"][-1] == pytest.approx(found["regret_mean"])
+    assert np.shape(found["regret_curves"]) == (3, CURVE_POINTS)
+    assert [curve[-1] for curve in found["regret_curves"]] == found["regrets"]
+    np.testing.assert_allclose(np.mean(found["regret_curves"], axis=0), found["regret_curve"])
     assert found["regret_se"] == pytest.approx(found["regret_std"] / math.sqrt(3))
     assert found["epsilon"] is None
     assert found["epsilon_spent"] is None
@@ -96,6 +99,7 @@ def test_statistics_are_over_runs() -> None:
     assert found["regret_max"] == 8.0
     assert found["regret_median"] == 3.0
     assert found["regrets"] == [1.0, 3.0, 8.0]
+    assert found["regret_curves"] == [[0.5, 1.0], [1.5, 3.0], [4.0, 8.0]]
     assert found["epsilon_spent"] == 0.7
 
 

@@ -1,17 +1,24 @@
-"""Costs have a floor, growth is fitted, single decisions and batches take the compiled path."""
+"""Costs are those of the policy alone, growth is fitted, single decisions and batches agree."""
 
 from __future__ import annotations
 
 import copy
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tacit.environments import Block, Environment
 from tacit.experiments import speed
 from tacit.experiments.results import Row
+from tacit.experiments.runner import play_once
 from tacit.experiments.spec import Experiment
 from tacit.policies.decision import Decision
+from tacit.policies.policy import Policy
+from tacit.typing import FloatArray, IntArray
 
 
 def experiment(**changes: Any) -> Experiment:
@@ -38,7 +45,7 @@ def measured(**changes: Any) -> Row:
         "horizon": 10_000,
         "rounds": 10_000,
         "us_per_round": 8.0,
-        "floor_us": 4.0,
+        "environment_us": 4.0,
         "ratio": 2.0,
         "state_bytes": 4096,
         "select_p50_us": 20.0,
@@ -49,13 +56,41 @@ def measured(**changes: Any) -> Row:
     return base | changes
 
 
-def test_a_measurement_has_cost_floor_latency_and_memory() -> None:
+def test_a_measurement_has_cost_environment_latency_and_memory() -> None:
     row = speed.measure(experiment(horizon=300), repeats=2)
-    assert row["floor_us"] > 0.0
-    assert row["ratio"] == pytest.approx(row["us_per_round"] / row["floor_us"])
+    assert row["environment_us"] > 0.0
+    assert row["ratio"] == pytest.approx(row["us_per_round"] / row["environment_us"])
     assert row["rounds"] == 300
     assert row["state_bytes"] > 0
     assert row["process_peak_bytes"] > row["state_bytes"]
+
+
+def test_the_environment_does_not_count_as_playing(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def drawn(self: Environment, rng: np.random.Generator) -> Iterator[Block]:
+        for _ in range(3):
+            clock[0] += 100.0
+            yield Block(np.zeros((10, 8, 3)), np.zeros((10, 8)), np.zeros((10, 8)))
+
+    def played(self: Policy, contexts: FloatArray, rewards: FloatArray) -> IntArray:
+        clock[0] += 1.0
+        return np.zeros(len(contexts), dtype=np.int64)
+
+    monkeypatch.setattr(Environment, "blocks", drawn)
+    monkeypatch.setattr(Policy, "play", played)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    assert speed.whole_run(experiment())[:3] == (1e5, 1e7, 30)
+    assert play_once(experiment(horizon=30), 0, 0).us_per_round == 1e5
+
+
+def test_histories_of_earlier_versions_are_read(tmp_path: Path) -> None:
+    old = measured(us_per_round=9.0, floor_us=4.0)
+    noisy = measured(dim=20, us_per_round=3.9, floor_us=4.0)
+    speed.remember([old, noisy], tmp_path / "speed.jsonl")
+    assert speed.recall(tmp_path / "speed.jsonl") == {speed.identity(old): 5.0}
+    speed.remember([measured(us_per_round=7.0)], tmp_path / "speed.jsonl")
+    assert speed.recall(tmp_path / "speed.jsonl") == {speed.identity(old): 7.0}
 
 
 def test_a_slow_run_is_cut_and_says_so() -> None:

@@ -1,6 +1,6 @@
 """The links of the package against references of their own, and what names refuse.
 
-What every link must satisfy is in ``tests/contracts/links.py``.
+What every link must satisfy is in ``tacit.testing``.
 """
 
 from __future__ import annotations

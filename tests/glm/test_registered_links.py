@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from tests.contracts.links import check_link
 
 from tacit.errors import InvalidInput
 from tacit.glm import links
 from tacit.glm.links import LINKS, ClickLink, get_link, register_link
 from tacit.policies.registry import make_policy
+from tacit.testing import check_link
 from tacit.typing import FloatArray
 
 ROOT = Path(__file__).parents[2]

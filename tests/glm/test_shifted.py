@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy import special, stats
-from tests.contracts.links import check_link, link_called
+from tests.contracts.links import link_called
 from tests.contracts.test_links import Cloglog
 
 from tacit.errors import InvalidInput
@@ -18,6 +18,7 @@ from tacit.glm import links
 from tacit.glm.likelihood import fit
 from tacit.glm.links import LINKS, ClickLink, get_link, register_link
 from tacit.glm.shifted import ShiftedLink, with_base_rate
+from tacit.testing import check_link
 from tacit.typing import FloatArray
 
 SHIFTED = ["logistic at 0.01", "logistic at 0.9", "probit at 0.08", "identity at 0.4", "log at 0.05", "log at 1.5"]

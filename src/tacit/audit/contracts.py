@@ -380,9 +380,13 @@ CONTRACTS: Final[Mapping[str, Contract]] = MappingProxyType(
         "the same releases look the same": the_same_releases_look_the_same,
     }
 )
+FOR_ALL: Final = ("choose keeps the state", "declared randomness", "users apart", "memos as declared")
+"""Those that policies without privacy must keep too."""
 
 
 def contracts_for(policy: Policy) -> dict[str, Contract]:
-    """The contracts that a private policy must keep: in the local model a reward is released as it comes."""
+    """Return the contracts that a policy must keep: in the local model a reward is released as it comes."""
+    if policy.guarantee == "none":
+        return {title: CONTRACTS[title] for title in FOR_ALL}
     left_out = {"rewards change nothing public"} if policy.guarantee == "local" else set()
     return {title: contract for title, contract in CONTRACTS.items() if title not in left_out}

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tacit._version import __version__
-from tacit.cli import audit, backups, bench, calibrate, demo, keys, plan, policies, reproduce, serve, simulate
+from tacit.cli import audit, bench, calibrate, keys, plan, policies, reproduce, serve, simulate
 from tacit.cli.shared import FriendlyGroup
 
 app = typer.Typer(
@@ -37,15 +37,15 @@ def options(
     """Options of the program itself."""
 
 
-app.command("demo")(demo.demo)
+app.command("demo")(reproduce.demo)
 app.command("simulate")(simulate.simulate)
 app.command("plan")(plan.plan)
 app.command("reproduce")(reproduce.reproduce)
 app.command("policies")(policies.policies)
 app.command("audit")(audit.audit)
 app.command("serve")(serve.serve)
-app.command("backup")(backups.backup)
-app.command("restore")(backups.restore)
+app.command("backup")(serve.backup)
+app.command("restore")(serve.restore)
 app.add_typer(calibrate.app, name="calibrate")
 app.add_typer(bench.app, name="bench")
 app.add_typer(keys.app, name="keys")

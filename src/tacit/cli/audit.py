@@ -15,15 +15,12 @@ from tacit.cli.shared import (
     Options,
     Refused,
     Seed,
-    check_figure,
     check_writable,
     messages,
     names,
     numbers,
     options_of,
-    parse_options,
     show,
-    write_json,
 )
 
 if TYPE_CHECKING:
@@ -64,15 +61,14 @@ def audit(
       tacit audit stream-glm --plot stream.png
       tacit audit all --quick
       tacit audit joint-linucb --option reward_age=500 --horizon 20000
-      tacit audit my-policy --module my_module --option period=1000
+      tacit audit my-policy --module my_policy.py --option period=1000
       tacit audit service
     """
     from tacit.audit import tasks as known
     from tacit.audit.tasks import FULL, QUICK, Effort
     from tacit.extensions import load_modules
 
-    check_figure(plot)
-    check_writable(json_file)
+    check_writable(json_file, figure=plot)
     size = QUICK if quick else FULL
     effort = Effort(
         mechanism=runs or size.mechanism,
@@ -91,15 +87,14 @@ def audit(
         effort=effort,
         seed=seed,
         modules=modules,
-        options=_options(wanted, parse_options(option, _OWN_FLAGS), horizon),
+        options=_options(wanted, option, horizon),
     )
     if name in (ALL, known.SERVICE) and _has_service(asked=name != ALL):
         tasks += known.service_tasks(_SERVICE, effort, seed)
     if name == ALL:
         tasks += known.paper_tasks(delta, seed)
     found = _perform(tasks, jobs)
-    show(_table(name, delta, confidence, found), json_file)
-    write_json([evidence.row() for evidence in found], json_file)
+    show(_table(name, delta, confidence, found), json_file, [evidence.row() for evidence in found])
     if plot is not None:
         from tacit.audit.evidence import distributions
 
@@ -134,16 +129,16 @@ def _has_service(*, asked: bool) -> bool:
     return True
 
 
-def _options(wanted: list[str], options: dict[str, Any], horizon: int | None) -> dict[str, dict[str, Any]]:
-    """What each policy is told, by its name; nothing where nothing was asked for."""
+def _options(wanted: list[str], options: list[str] | None, horizon: int | None) -> dict[str, dict[str, Any]]:
+    """Options of each policy, by its name; policies without any are left out."""
     from tacit.audit.rehearsal import audited_policies
 
     policies = [name for name in wanted if name in audited_policies()]
     if not policies and (options or horizon is not None):
         raise Refused("--option and --horizon are for policies: name one")
-    found = options_of(policies, options, (*_OWN_FLAGS, "features"))
-    everybody = {} if horizon is None else {"horizon": horizon}
-    return {name: everybody | own for name, own in found.items() if everybody | own}
+    every = {} if horizon is None else {"horizon": horizon}
+    told = {name: every | own for name, own in options_of(policies, options, _OWN_FLAGS).items()}
+    return {name: own for name, own in told.items() if own}
 
 
 def _perform(tasks: list[AuditTask], jobs: int) -> list[Evidence]:

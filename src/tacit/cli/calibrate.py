@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,8 +20,11 @@ from tacit.cli.shared import (
     one,
     option_names,
     show,
-    write_json,
 )
+from tacit.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from tacit.experiments.tables import Table
 
 app = typer.Typer(help="Noise scales for a budget.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -46,17 +51,14 @@ def joint(
       tacit calibrate joint --epsilon 4 --delta 0.02 --horizon 15000 --dim 5
       tacit calibrate joint --policy stream-glm --base-rate 0.08 --theta-norm 1.5
     """
-    from tacit.experiments.calibration import joint_report, joint_table
-
     check_writable(json_file)
     names(policy, "--policy", _streamed_policies())
     one(chosen_links(link, "--link"), "--link")
     setting: dict[str, Any] = {"dim": dim, "link": link, "theta_bound": theta_norm, "base_rate": base_rate}
-    reports = joint_report(policy, epsilon=epsilon, delta=delta, horizon=horizon, **setting)
+    reports = joint_reports(policy, epsilon=epsilon, delta=delta, horizon=horizon, **setting)
     title = f"{policy}: epsilon {epsilon:g}, delta {delta:g}, {link}, T = {horizon:,}, d = {dim}, S = {theta_norm:g}"
     title += "" if base_rate is None else f", base rate {base_rate:g}"
-    show(joint_table(title, reports), json_file)
-    write_json(reports, json_file)
+    show(joint_table(title, reports), json_file, reports)
 
 
 def _streamed_policies() -> list[str]:
@@ -101,11 +103,78 @@ def shuffle(
     paper: dict[str, Any] = report["paper"]
     cells = [(label, _number(report.get(key)), _number(paper.get(key))) for key, label in _SHUFFLE_LINES.items()]
     title = f"One {dim} x {dim} matrix from {users:,} users at epsilon = {epsilon:g}, delta = {delta:g}"
-    show(Table(title, ("", "calibrated", "the paper's constants"), tuple(cells)), json_file)
-    write_json(report, json_file)
+    show(Table(title, ("", "calibrated", "the paper's constants"), tuple(cells)), json_file, report)
 
 
 def _number(value: Any) -> str:
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+Report = dict[str, Any]
+_SHOWN_CALLS = 3
+_FIGURES = ("sensitivity", "column_norm", "mu", "noise_sd", "worst_prefix_sd_per_unit", "worst_prefix_sd")
+
+
+def joint_reports(policy: str, *, epsilon: float, delta: float, horizon: int, **setting: Any) -> list[Report]:
+    """Describe the releases of ``policy`` for each factorization: its streams, then the optimizer's calls.
+
+    ``setting`` is what else `make_policy` is told: ``dim``, ``link``, ``theta_bound``, ``base_rate``.
+    """
+    from tacit.policies.continual_policy import ContinualPolicy
+    from tacit.policies.registry import make_policy
+    from tacit.privacy.factorization import FACTORIZATIONS, make_factorization, worst_prefix_sd
+
+    if not math.isfinite(epsilon):
+        raise InvalidInput("epsilon must be finite: with epsilon = inf there is no noise to calibrate")
+    reports: list[Report] = []
+    for name in FACTORIZATIONS:
+        made = make_policy(policy, horizon=horizon, epsilon=epsilon, delta=delta, seed=0, factorization=name, **setting)
+        if not isinstance(made, ContinualPolicy):
+            raise InvalidInput(f"{policy} does not learn through a continual release: there is nothing to calibrate")
+        factorization = make_factorization(name, horizon)
+        per_unit, column_norm = worst_prefix_sd(factorization), factorization.column_norm
+        for entry in made.ledger.entries:
+            report = _report(name, entry.event, entry.event.sensitivity / column_norm, column_norm)
+            worst = {
+                "worst_prefix_sd_per_unit": per_unit,
+                "worst_prefix_sd": report["noise_sd"] * per_unit / column_norm,
+            }
+            reports.append(report | worst)
+        # Optimizer calls get what the stream leaves, each its own share.
+        reports += [_report(name, event, event.sensitivity, None) for event in made.planned_calls()]
+    return reports
+
+
+def _report(factorization: str, event: Any, sensitivity: float, column_norm: float | None) -> Report:
+    scales = {"column_norm": column_norm, "mu": event.mu, "noise_sd": event.noise_sd}
+    worst = {"worst_prefix_sd_per_unit": None, "worst_prefix_sd": None}
+    return {"factorization": factorization, "release": event.name, "sensitivity": sensitivity} | scales | worst
+
+
+def joint_table(title: str, reports: Sequence[Report]) -> Table:
+    """Tabulate streams and the first and last optimizer calls; JSON has all of them."""
+    from tacit.experiments.tables import Table
+
+    cells: list[tuple[str, ...]] = []
+    rules = set()
+    for name in dict.fromkeys(report["factorization"] for report in reports):
+        group = [report for report in reports if report["factorization"] == name]
+        calls = [report for report in group if report["column_norm"] is None]
+        shown = [report for report in group if report["column_norm"] is not None] + calls[:_SHOWN_CALLS]
+        shown += calls[_SHOWN_CALLS:][-1:]
+        cells += [(name, report["release"], *(_figure(report[key]) for key in _FIGURES)) for report in shown]
+        rules.add(len(cells) - 1)
+    columns = ("factorization", "release", "sensitivity", "column norm", "mu", "noise sd", "worst/unit", "worst sd")
+    notes = (
+        "Sensitivity: l2 change of one replaced row, before the column norm. noise sd: of each number drawn.",
+        "worst/unit: sd of the noisiest prefix sum per unit of (sensitivity / mu); worst sd: the same, absolute.",
+    )
+    return Table(title, columns, tuple(cells), labels=2, rules=frozenset(rules), notes=notes)
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if value < 1000 else f"{value:.0f}"

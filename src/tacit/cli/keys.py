@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.shared import FriendlyGroup, Json, Refused, messages, show, write_json
-from tacit.cli.stores import unserved
+from tacit.cli.serve import unserved
+from tacit.cli.shared import FriendlyGroup, Json, Refused, messages, show
 
 if TYPE_CHECKING:
     from tacit.service.store import Store
@@ -44,7 +44,7 @@ def add(
     data: Data = _DEFAULT,
     database: Database = None,
 ) -> None:
-    """Make a key and print it; nobody can show it again.
+    """Make a key and print it; it cannot be shown again.
 
     \b
     Examples:
@@ -74,8 +74,7 @@ def list_keys(data: Data = _DEFAULT, database: Database = None, json_file: Json 
     cells = [
         (row["name"], ", ".join(row["scopes"]), row["namespace"], row["created"], _rate(row["rate"])) for row in rows
     ]
-    show(Table("Keys", ("name", "scopes", "namespace", "created", "rate"), tuple(cells), labels=4), json_file)
-    write_json(rows, json_file)
+    show(Table("Keys", ("name", "scopes", "namespace", "created", "rate"), tuple(cells), labels=4), json_file, rows)
 
 
 def _rate(rate: float | None) -> str:
@@ -88,7 +87,7 @@ def revoke(
     data: Data = _DEFAULT,
     database: Database = None,
 ) -> None:
-    """Forget a key: whoever holds it is refused from now on."""
+    """Forget a key: calls with it are refused from now on."""
     with _keys(data, database) as keys:
         if not keys.revoke(name):
             raise Refused(f"there is no key named {name!r}")
@@ -97,7 +96,7 @@ def revoke(
 
 @contextmanager
 def _keys(folder: Path, database: str | None) -> Iterator[_Stored | _Served]:
-    """The keys of a store that nobody has open, or of the service that has."""
+    """Open the keys of a store, or ask the service that has it open."""
     from tacit.errors import StoreInUse
 
     with ExitStack() as ends:

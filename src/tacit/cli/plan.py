@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,18 +16,17 @@ from tacit.cli.shared import (
     Refused,
     Runs,
     Seed,
-    check_figure,
     check_writable,
     messages,
     numbers,
     results,
     show,
-    write_json,
 )
 
 if TYPE_CHECKING:
-    from tacit.experiments.plan import Assumptions, Plan
+    from tacit.experiments.plan import Assumptions, Outlook, Plan
     from tacit.experiments.spec import Experiment
+    from tacit.experiments.tables import Table
     from tacit.features import Schema
 
 
@@ -78,8 +78,7 @@ def plan(
     from tacit.experiments.plan import Assumptions
     from tacit.experiments.schemas import load_schema
 
-    check_figure(plot)
-    check_writable(json_file)
+    check_writable(json_file, figure=plot)
     if effect is not None and theta_norm is not None:
         raise Refused("--effect and --theta-norm say the same in two ways: give one of them")
     if runs == 1:
@@ -124,11 +123,82 @@ def _played(schema: Schema, asked: Assumptions, runs: int, seed: int, jobs: int)
 
 
 def _shown(expected: Plan, json_file: str | None) -> None:
-    from tacit.experiments import plan_tables
-
     console = results(json_file)
     console.print()
-    for sentence in plan_tables.sentences(expected):
+    for sentence in sentences(expected):
         console.print(sentence)
-    show(plan_tables.table(expected), json_file)
-    write_json(expected.to_dict(), json_file)
+    show(table(expected), json_file, expected.to_dict())
+
+
+def sentences(expected: Plan) -> list[str]:
+    """Say for each epsilon from when on it pays."""
+    per = "visit" if expected.assumptions.rounds_per_user == 1 else "person"
+    return [_sentence(expected, outlook, per) for outlook in expected.outlooks]
+
+
+def _sentence(expected: Plan, outlook: Outlook, per: str) -> str:
+    from tacit.experiments.tables import rounded
+
+    name = "With the noise off" if math.isinf(outlook.epsilon) else f"At epsilon {outlook.epsilon:g} per {per}"
+    reached = outlook.gains[expected.assumptions.decisions]
+    if outlook.pays_from is None:
+        return f"{name} it does not pay within {expected.assumptions.decisions:,} decisions."
+    mostly = "" if outlook.mostly_from is None else f" (nine runs of ten: {rounded(outlook.mostly_from)})"
+    return (
+        f"{name} it pays from about {rounded(outlook.pays_from)} decisions on{mostly}, and gains {reached:.0%} of what "
+        f"is possible in {expected.assumptions.decisions:,}."
+    )
+
+
+def table(expected: Plan) -> Table:
+    """Tabulate random arms, each epsilon, the noise off, and the best arms."""
+    from tacit.experiments.tables import Table
+
+    marks = expected.milestones
+    gains = tuple(f"{'gain by' if number == 0 else ''}\n{mark:,}" for number, mark in enumerate(marks))
+    columns = ("", "pays\nfrom", "9 runs\nof 10", *gains, "mean\nreward", "of the\nlast tenth")
+    random, best = _percent(expected.random_rate), _percent(expected.best_rate)
+    rows = [
+        ("random arms", "-", "-", *("0.00" for _ in marks), random, random),
+        *(_line(expected, outlook) for outlook in expected.outlooks),
+        ("best arms", "-", "-", *("1.00" for _ in marks), best, best),
+    ]
+    return Table(_title(expected), columns, tuple(rows), notes=_notes(expected))
+
+
+def _line(expected: Plan, outlook: Outlook) -> tuple[str, ...]:
+    from tacit.experiments.tables import rounded
+
+    name = "noise off" if math.isinf(outlook.epsilon) else f"epsilon {outlook.epsilon:g}"
+    pays = ("not yet" if found is None else rounded(found) for found in (outlook.pays_from, outlook.mostly_from))
+    gains = (f"{outlook.gains[mark]:.2f}" for mark in expected.milestones)
+    return name, *pays, *gains, _percent(outlook.rate), _percent(outlook.late_rate)
+
+
+def _percent(rate: float) -> str:
+    return f"{100.0 * rate:.2f}%"
+
+
+def _title(expected: Plan) -> str:
+    asked = expected.assumptions
+    return (
+        f"What to expect: stream-glm, d = {expected.dim}, K = {expected.arms}, {asked.decisions:,} decisions, "
+        f"delta = {asked.delta:g}, base rate {asked.base_rate:g}"
+    )
+
+
+def _notes(expected: Plan) -> tuple[str, ...]:
+    from tacit.privacy.report import protection_text
+
+    asked = expected.assumptions
+    ratio = expected.best_rate / expected.random_rate
+    return (
+        f"Protected is {protection_text(asked.rounds_per_user)}.",
+        f"Assumed: a random arm earns {_percent(expected.random_rate)}, the best arm for each user "
+        f"{_percent(expected.best_rate)}, {ratio:.2f} times as much.",
+        "pays from: decisions after which all rewards so far, averaged over runs, exceed those of random arms for good "
+        "by more than two standard errors; 9 runs of 10: after which they exceed them in nine of ten runs.",
+        "gain by: share of what the best arms would have earned over random ones until then.",
+        f"Means of {expected.runs} runs, each with a true parameter of its own. stream-glm was told "
+        f"base_rate={asked.base_rate:g} and theta_bound={expected.theta_norm:.2f}, its length.",
+    )

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.cli.shared import Json, Module, known_policies, load, names, option_names, show, write_json
+from tacit.cli.shared import Json, Module, known_policies, load, names, option_names, show
 
 
 def policies(
@@ -35,8 +35,9 @@ def policies(
         (row["policy"], row["privacy"], ", ".join(row["links"]), ", ".join(row["options"]) or "-", row["summary"])
         for row in rows
     ]
-    show(Table("Policies", ("policy", "privacy", "links", "options", "summary"), tuple(cells), labels=5), json_file)
-    write_json(rows, json_file)
+    show(
+        Table("Policies", ("policy", "privacy", "links", "options", "summary"), tuple(cells), labels=5), json_file, rows
+    )
 
 
 def _row(name: str) -> dict[str, Any]:
@@ -63,5 +64,5 @@ def _explain(name: str, json_file: Json) -> None:
     fields = describe(found.config_type)
     cells = tuple((field.name, field.kind, field.default, field.about) for field in fields)
     title = f"{name}: {(inspect.getdoc(found) or '').partition(chr(10))[0]}"
-    show(Table(title, ("field", "type", "default", "meaning"), cells, labels=4), json_file)
-    write_json([field._asdict() for field in fields], json_file)
+    described = [field._asdict() for field in fields]
+    show(Table(title, ("field", "type", "default", "meaning"), cells, labels=4), json_file, described)

@@ -103,12 +103,10 @@ def check(experiments: Sequence[Experiment]) -> None:
 
 def runnable(experiments: Sequence[Experiment]) -> tuple[list[Experiment], list[str]]:
     """The experiments whose policies accept their setting, and why the others do not."""
-    from tacit.experiments.runner import prepare as rehearse
-
     kept, refused = [], []
     for experiment in experiments:
         try:
-            rehearse(experiment, rounds=0)
+            check([experiment])
         except TacitError as error:
             where = f"{experiment.contexts}, {experiment.link}, d = {experiment.dim}"
             refused.append(f"{experiment.label} ({where}): {error}")

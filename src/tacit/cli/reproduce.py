@@ -1,4 +1,4 @@
-"""`tacit reproduce`: the paper's experiments, ours beside the published figures."""
+"""`tacit reproduce` and `tacit demo`: settings of the paper, ours beside the published figures."""
 
 from __future__ import annotations
 
@@ -74,3 +74,35 @@ def _report(study: Study, rows: list[Row], out: Path, json_file: str | None) -> 
         panels = [(study.title.replace(": cumulative regret", ""), rows)]
     if rows:
         plots.curves(panels, out / f"{study.name}.png")
+
+
+def demo(
+    *,
+    runs: Runs = 3,
+    seed: Seed = 0,
+    jobs: Jobs,
+    plot: Annotated[Path, typer.Option(metavar="FILE.png", help="Where the figure goes.")] = Path("tacit-demo.png"),
+    json_file: Json = None,
+) -> None:
+    """Compare private policies with baselines in a setting of the paper, and draw what privacy costs.
+
+    Probit rewards, d = 3, K = 20 arms, 5,000 users, delta = 0.02: the middle column of the paper's Table 1, at more
+    epsilons.
+
+    \b
+    Example:
+      tacit demo --runs 10
+    """
+    from tacit.cli import progress
+    from tacit.experiments import plots
+    from tacit.experiments import reproduce as studies
+
+    check_writable(plot, json_file)
+    study = studies.demo()
+    outcome = progress.run(study.experiments(), runs=runs, seed=seed, jobs=jobs)
+    rows = studies.annotated(study, outcome.rows)
+    show(studies.table(study, rows), json_file, rows)
+    if rows:
+        plots.price_of_privacy(rows, studies.published_private(study), plot)
+        messages().print(f"Figure: {plot.resolve()}")
+    outcome.finish()

@@ -1,11 +1,18 @@
-"""`tacit serve`: decisions over HTTP."""
+"""`tacit serve`, `tacit backup` and `tacit restore`: decisions over HTTP, and the stores that hold them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from tacit.cli.shared import Refused, check_writable, messages
+
+if TYPE_CHECKING:
+    from tacit.service.store import Store
 
 
 def serve(
@@ -35,15 +42,121 @@ def serve(
       tacit serve --data /var/lib/tacit --port 8470 --config tacit.toml
       tacit serve --database postgresql://tacit@db.example/tacit
     """
-    given = {"data": data and str(data), "database": database, "host": host, "port": port, "log_requests": log_requests}
-    _run(config, {name: value for name, value in given.items() if value is not None})
-
-
-def _run(config: Path | None, given: dict[str, Any]) -> None:
     from tacit.service.http.options import Options, read_options
     from tacit.service.http.server import serve as run
 
-    options = Options().changed((read_options(config) if config is not None else {}) | given)
+    given: dict[str, Any] = {
+        "data": data and str(data),
+        "database": database,
+        "host": host,
+        "port": port,
+        "log_requests": log_requests,
+    }
+    own = {name: value for name, value in given.items() if value is not None}
+    options = Options().changed((read_options(config) if config is not None else {}) | own)
     if options.database:
         import psycopg  # noqa: F401 - found out before anything is begun
     run(options)
+
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
+Where = Annotated[str, typer.Argument(metavar="DIR|URL", help="Folder of the store, or URL of its database.")]
+
+
+def backup(data: Where, file: File) -> None:
+    """Write what is public of all policies of a store that is not being served: configuration, releases, ledger.
+
+    A store itself must never be copied and started twice; a backup may, since it holds no rows.
+
+    \b
+    Example:
+      tacit backup tacit-data monday.backup
+    """
+    from tacit.service.backup import back_up_store
+
+    check_writable(file)
+    with unserved(data, moved_too=True) as store:  # a copy too: a backup releases nothing again
+        kept = back_up_store(store, file)
+    messages().print(f"{len(kept)} policies are in {file}: {', '.join(kept) or 'none'}")
+    if any(each.users for each in kept.values()):
+        messages().print("It holds the counters of users and the key of their hashes: keep it secret.")
+
+
+Accept = Annotated[
+    bool,
+    typer.Option(
+        "--accept-user-cost",
+        help="Where users are counted: let decisions made since the backup count again, as one more life.",
+    ),
+]
+Silent = Annotated[
+    bool,
+    typer.Option(
+        "--nothing-released-since",
+        help="Where users are counted: declare that nothing was released since the backup, nor ever will be elsewhere.",
+    ),
+]
+
+
+def restore(file: File, data: Where, accept_user_cost: Accept = False, nothing_released_since: Silent = False) -> None:
+    """Begin the policies of a backup in a new folder or database; what was learned after their last release is lost.
+
+    Where users are counted, decisions made since the backup count again: accept what that costs a person, or declare
+    that nothing was released since.
+
+    \b
+    Examples:
+      tacit restore monday.backup new-data
+      tacit restore monday.backup new-data --accept-user-cost
+    """
+    from tacit.service.backup import restore_store
+    from tacit.service.lives import lives_of
+
+    if not file.is_file():
+        raise Refused(f"there is no file {file}")
+    with unserved(data, new=True) as store:
+        kept = restore_store(
+            file, store, accept_user_cost=accept_user_cost, nothing_released_since=nothing_released_since
+        )
+    messages().print(
+        f"{len(kept)} policies are in {'the database' if is_database(data) else data}: {', '.join(kept) or 'none'}"
+    )
+    for name, each in kept.items():
+        if each.counts_users:
+            messages().print(f"{name}: a person may lose {each.cost(lives_of(each.note))}.")
+
+
+_URLS = ("postgresql://", "postgres://")
+
+
+def is_database(where: str) -> bool:
+    """Whether this is the URL of a database, and no folder."""
+    return where.startswith(_URLS)
+
+
+@contextmanager
+def unserved(where: str, *, new: bool = False, moved_too: bool = False) -> Iterator[Store]:
+    """The store in a folder or database, kept from all others meanwhile; refused while it is served.
+
+    Unless it is ``new``, it must be there.  ``moved_too`` opens a copy too.
+    """
+    with ExitStack() as ends:
+        store = _database(where, ends, new, moved_too) if is_database(where) else _folder(Path(where), new, moved_too)
+        ends.callback(store.close)
+        yield store
+
+
+def _database(url: str, ends: ExitStack, new: bool, moved_too: bool) -> Store:
+    from tacit.service.cluster import alone
+    from tacit.service.postgres_store import PostgresStore
+
+    ends.enter_context(alone(url))
+    return PostgresStore(url, make=new, moved_too=moved_too)
+
+
+def _folder(folder: Path, new: bool, moved_too: bool) -> Store:
+    from tacit.service.sqlite_store import SQLiteStore
+
+    if not new and not folder.is_dir():
+        raise Refused(f"there is no store in {folder}; tacit serve --data {folder} makes one")
+    return SQLiteStore(folder, moved_too=moved_too)

@@ -69,13 +69,15 @@ def results(json_file: str | None = None) -> Console:
     return _console(stderr=json_file == "-")
 
 
-def show(table: Table, json_file: str | None = None) -> None:
-    """Print a table with its title and notes."""
+def show(table: Table, json_file: str | None = None, data: Any = None) -> None:
+    """Print a table with its title and notes, and write what it was made of as JSON where that was asked for."""
     console = results(json_file)
     console.print(f"\n{table.title}", style="bold")
     console.print(table.rich(console.width))
     for note in table.notes:
         console.print(note, style="dim")
+    if data is not None:
+        write_json(data, json_file)
 
 
 def write_json(data: Any, target: str | None) -> None:
@@ -95,9 +97,11 @@ def write_text(text: str, path: Path) -> None:
     path.write_text(text)
 
 
-def check_writable(*targets: str | Path | None) -> None:
-    """Refuse a target that cannot be written before hours are spent on what should go there."""
-    for target in targets:
+def check_writable(*targets: str | Path | None, figure: Path | None = None) -> None:
+    """Refuse what cannot be written, and a figure that cannot be drawn, before hours are spent on it."""
+    if figure is not None:
+        import matplotlib  # noqa: F401 - found out before anything is begun
+    for target in (*targets, figure):
         if target is None or str(target) == "-":
             continue
         path = Path(target)
@@ -106,13 +110,6 @@ def check_writable(*targets: str | Path | None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(path if path.exists() else path.parent, os.W_OK):
             raise Refused(f"cannot write {path}: no permission; give another path")
-
-
-def check_figure(target: Path | None) -> None:
-    """Refuse a figure that cannot be written or drawn before hours are spent on what it should show."""
-    check_writable(target)
-    if target is not None:
-        import matplotlib  # noqa: F401 - found out before anything is begun
 
 
 def names(text: str, flag: str, known: Sequence[str]) -> list[str]:
@@ -187,32 +184,55 @@ def field_names(policy: str) -> list[str]:
     return [field.name for field in fields(policy_class(policy).config_type)]
 
 
-def parse_options(texts: Iterable[str] | None, own_flags: Mapping[str, str]) -> dict[str, Any]:
-    """The values of ``--option KEY=VALUE``, read as JSON where they are that; keys of ``own_flags`` are refused."""
-    options = {}
-    for text in texts or ():
-        key, sign, value = text.partition("=")
-        if not sign or not key:
-            raise Refused(f"--option takes KEY=VALUE, such as factorization=tree, not {text!r}")
-        if key in own_flags:
-            raise Refused(f"--option {key}: use {own_flags[key]}")
-        try:
-            options[key] = json.loads(value)
-        except json.JSONDecodeError:
-            options[key] = value
-    return options
-
-
 def options_of(
-    policies: Iterable[str], options: Mapping[str, Any], own_flags: Iterable[str]
+    policies: Iterable[str], texts: Iterable[str] | None, own_flags: Mapping[str, str]
 ) -> dict[str, dict[str, Any]]:
-    """For each policy the options that it knows; one that no policy knows is an error."""
-    known = {name: set(field_names(name)) - set(own_flags) for name in policies}
-    for key in options:
-        if not any(key in keys for keys in known.values()):
-            offer = "; ".join(f"{name}: {', '.join(sorted(keys)) or 'none'}" for name, keys in known.items())
-            raise Refused(f"--option {key}: no chosen policy knows it. Their options are {offer}")
-    return {name: {key: value for key, value in options.items() if key in keys} for name, keys in known.items()}
+    """Read ``--option`` and say for each policy which options it gets.
+
+    Parameters
+    ----------
+    policies : iterable of str
+        The policies that were chosen.
+    texts : iterable of str, optional
+        ``KEY=VALUE`` for all policies that know KEY, or ``NAME:KEY=VALUE`` for one, which goes first.  Values are read
+        as JSON where they can be.
+    own_flags : mapping
+        Flags of the command that stand for a key, by that key.
+
+    Returns
+    -------
+    dict
+        Keys and values for each policy, by its name.
+    """
+    # A schema does not fit into an option.
+    known = {name: sorted(set(field_names(name)) - {*own_flags, "features"}) for name in policies}
+    shared: dict[str, dict[str, Any]] = {name: {} for name in known}
+    own: dict[str, dict[str, Any]] = {name: {} for name in known}
+    for text in texts or ():
+        target, sign, value = text.partition("=")
+        name, colon, key = target.rpartition(":")
+        if not sign or not key or (colon and not name):
+            raise Refused(f"--option takes KEY=VALUE or NAME:KEY=VALUE, such as factorization=tree, not {text!r}")
+        if key in own_flags:
+            raise Refused(f"--option {target}: use {own_flags[key]}")
+        if name and name not in known:
+            raise Refused(f"--option {target}: {name} is not among the chosen policies {', '.join(known)}")
+        asked = [name] if name else list(known)
+        takers = [taker for taker in asked if key in known[taker]]
+        if not takers:
+            what = f"{name} does not know it. Its" if name else "no chosen policy knows it. Their"
+            offer = "; ".join(f"{each}: {', '.join(known[each]) or 'none'}" for each in asked)
+            raise Refused(f"--option {target}: {what} options are {offer}")
+        for taker in takers:
+            (own if name else shared)[taker][key] = _value(value)
+    return {name: shared[name] | own[name] for name in known}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
 
 
 def numbers(text: str, flag: str) -> list[float]:
@@ -240,17 +260,19 @@ def cores() -> int:
 
 
 Runs = Annotated[int, typer.Option(min=1, help="Runs of each policy, each with its own instance.")]
-Seed = Annotated[int, typer.Option(min=0, help="Same seed, same rows, whatever --jobs is.")]
+Seed = Annotated[int, typer.Option(min=0, help="Same seed, same rows, with any number of jobs.")]
 Jobs = Annotated[int, typer.Option(min=1, default_factory=cores, show_default="all cores", help="Processes at work.")]
 Engine = Annotated[EngineName, typer.Option(help="Where runs go: this machine, or a Ray cluster (the extra ray).")]
 Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - for standard output.")]
 Link = Annotated[str, typer.Option(metavar="LINK", help="logistic, probit, identity, log, or one of your own.")]
 Module = Annotated[
-    list[str] | None, typer.Option(metavar="NAME", help="Import your policies, links, environments; may be repeated.")
+    list[str] | None, typer.Option(metavar="NAME|FILE.py", help="Your policies, links, environments; may be repeated.")
 ]
 Options = Annotated[
     list[str] | None,
-    typer.Option("--option", metavar="KEY=VALUE", help="For the policies that know KEY; may be repeated."),
+    typer.Option(
+        "--option", metavar="[NAME:]KEY=VALUE", help="For the policy NAME, or all that know KEY; may be repeated."
+    ),
 ]
 Journal = Annotated[Path | None, typer.Option(metavar="FILE", help="Finished runs, to go on after Ctrl-C.")]
 ThetaBound = Annotated[

@@ -23,7 +23,6 @@ from tacit.cli.shared import (
     SchemaFile,
     Seed,
     ThetaBound,
-    check_figure,
     check_writable,
     chosen_contexts,
     chosen_links,
@@ -34,9 +33,7 @@ from tacit.cli.shared import (
     numbers,
     one,
     options_of,
-    parse_options,
     show,
-    write_json,
 )
 
 if TYPE_CHECKING:
@@ -96,7 +93,8 @@ def simulate(
       tacit simulate --base-rate 0.08 --theta-norm 1.5
       tacit simulate --contexts shift --link probit --horizon 20000 --plot regret.png
       tacit simulate --contexts news --dim 25 --theta-bound 12 --rewards late --policy stream-glm,random
-      tacit simulate --module my_module --contexts mine
+      tacit simulate --policy joint-glm,joint-linucb --option joint-glm:factorization=tree
+      tacit simulate --module my_worlds.py --contexts mine
       tacit simulate --schema articles --base-rate 0.08 --policy stream-glm,random
       tacit simulate --schema my_schema.json --arms 10 --rewards late
     """
@@ -104,8 +102,7 @@ def simulate(
     from tacit.experiments import tables
     from tacit.experiments.spec import Experiment
 
-    check_figure(plot)
-    check_writable(json_file, journal)
+    check_writable(json_file, journal, figure=plot)
     modules = load(module)
     chosen = chosen_policies(policy, "--policy", _DEFAULT_POLICIES)
     base = Experiment(
@@ -120,10 +117,9 @@ def simulate(
         rewards=chosen_rewards(rewards, "--rewards"),
         **_world(dim, arms, contexts, schema),
     )
-    experiments = _experiments(base, chosen, numbers(epsilon, "--epsilon"), parse_options(option, _OWN_FLAGS))
+    experiments = _experiments(base, chosen, numbers(epsilon, "--epsilon"), option)
     outcome = progress.run(experiments, runs=runs, seed=seed, jobs=jobs, engine=engine, journal=journal)
-    show(tables.simulation(outcome.rows), json_file)
-    write_json(outcome.rows, json_file)
+    show(tables.simulation(outcome.rows), json_file, outcome.rows)
     if plot is not None and outcome.rows:
         from tacit.experiments import plots
 
@@ -157,9 +153,9 @@ def _plot_title(base: Experiment, schema: str | None) -> str:
 
 
 def _experiments(
-    base: Experiment, policies: list[str], epsilons: list[float], options: dict[str, Any]
+    base: Experiment, policies: list[str], epsilons: list[float], options: list[str] | None
 ) -> list[Experiment]:
-    """Each option goes to the policies that know it; one that nobody knows is an error."""
+    """List every policy with its options, private ones once for each epsilon."""
     from dataclasses import replace
 
     from tacit.experiments.spec import for_each_epsilon

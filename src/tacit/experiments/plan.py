@@ -1,8 +1,8 @@
 """How many decisions until it pays: `stream-glm` against random arms, on simulated users of a schema.
 
-What is known before anybody comes is the schema, how often a random arm earns its reward, and a guess of how much
-better the best arm is.  From these follow simulated worlds.  Each run has its own true parameter, which all budgets and
-random arms share, so that runs are compared one by one.
+What is known before the first user comes is the schema, how often a random arm earns its reward, and a guess of how
+much better the best arm is.  From these follow simulated worlds.  Each run has its own true parameter, which all
+budgets and random arms share, so that runs are compared one by one.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Outlook:
     pays_from: int | None
     """Decisions from which on mean rewards exceed those of random arms for good; None: not within the run."""
     mostly_from: int | None
-    """The same for nine of ten runs: what a single site can rely on, however many runs were averaged."""
+    """Decisions from which on nine of ten runs earn more than random arms: what a single site can rely on."""
     gains: Mapping[int, float]
     """By the number of decisions: the share of what the best arms would have earned over random ones until then."""
     rate: float

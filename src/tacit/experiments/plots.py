@@ -10,15 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.experiments.plan import Plan
-from tacit.experiments.plan_tables import rounded
 from tacit.experiments.results import Row
-from tacit.experiments.tables import epsilon_text
+from tacit.experiments.tables import epsilon_text, rounded
 from tacit.extras import named_extras
 
 with named_extras():
     import matplotlib
 
-matplotlib.use("Agg")  # no window, whatever the machine has
+matplotlib.use("Agg")  # no window, on machines that could open one too
 
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
@@ -26,15 +25,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 # Okabe and Ito's colours, without the yellow, which is too faint for lines.
-_BLACK, _ORANGE, _SKY, _GREEN, _BLUE, _RED, _PINK = (
-    "#000000",
-    "#E69F00",
-    "#56B4E9",
-    "#009E73",
-    "#0072B2",
-    "#D55E00",
-    "#CC79A7",
-)
+_BLACK, _ORANGE, _SKY, _GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+_BLUE, _RED, _PINK = "#0072B2", "#D55E00", "#CC79A7"
 _GREY = "#767676"
 _CROWDED = 10.0
 """Ratio of the largest to the smallest regret from which a linear axis would hide the smaller ones."""
@@ -62,7 +54,7 @@ _SPARE = [Look(colour, marker) for marker in "<>*hdp" for colour in (_GREEN, _OR
 
 
 def looks(policies: Sequence[str]) -> dict[str, Look]:
-    """The same look for the same policy in every figure; others take spare ones in turn."""
+    """Give each policy the look that it has in every figure; unknown ones take spare looks in turn."""
     spare = iter(_SPARE)
     return {name: _LOOKS[name] if name in _LOOKS else next(spare) for name in dict.fromkeys(policies)}
 
@@ -245,7 +237,7 @@ def cost(rows: Sequence[Row], path: Path) -> None:
         ticks = sorted({row[key] for row in rows})
         axis.xaxis.set_minor_locator(NullLocator())
         axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-    axes[0].set_ylabel("microseconds per round, environment included")
+    axes[0].set_ylabel("microseconds per round of the policy")
     _plain_log_ticks(axes[0])
     _legend(axes[-1], [max(row["us_per_round"] for row in rows if row["policy"] == policy) for policy in chosen])
     _save(figure, path)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +22,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class RunResult:
-    """One run: cumulative regret at 50 points, time, and what was spent."""
+    """Cumulative regret of one run at 50 public round numbers, the policy's time, and what was spent."""
 
     regret_curve: list[float]
     us_per_round: float
@@ -38,29 +42,19 @@ def regret_curve(regrets: FloatArray) -> list[float]:
 
 
 def described(experiment: Experiment) -> Row:
-    """The part of a row that says what was run; what is not as usual is named only where it is not."""
-    shifted = {} if experiment.base_rate is None else {"base_rate": experiment.base_rate}
-    rewards = {} if experiment.rewards == NOW else {"rewards": experiment.rewards}
-    schema = {} if experiment.schema is None else {"schema": experiment.schema_digest}
-    return (
-        shifted
-        | {
-            "policy": experiment.policy,
-            "epsilon": jsonable(experiment.epsilon),
-            "delta": experiment.delta,
-            "options": experiment.options,
-            "link": experiment.link,
-            "dim": experiment.dim,
-            "arms": experiment.arms,
-            "horizon": experiment.horizon,
-            "theta_norm": experiment.theta_norm,
-            "theta_bound": experiment.told_bound,
-            "contexts": experiment.contexts,
-            "modules": list(experiment.modules),
-        }
-        | rewards
-        | schema
-    )
+    """Describe an experiment in a row; base rate, rewards and schema are left out where they are the usual ones."""
+    fields = ("policy", "delta", "options", "link", "dim", "arms", "horizon", "theta_norm", "contexts")
+    unusual = {
+        "base_rate": experiment.base_rate,
+        "rewards": None if experiment.rewards == NOW else experiment.rewards,
+        "schema": experiment.schema and experiment.schema_digest,
+    }
+    return {key: getattr(experiment, key) for key in fields} | {
+        "epsilon": jsonable(experiment.epsilon),
+        "theta_bound": experiment.told_bound,
+        "modules": list(experiment.modules),
+        **{key: value for key, value in unusual.items() if value is not None},
+    }
 
 
 def row(experiment: Experiment, results: list[RunResult], seed: int) -> Row:
@@ -80,6 +74,7 @@ def row(experiment: Experiment, results: list[RunResult], seed: int) -> Row:
         "regret_max": float(np.max(final)),
         "regrets": [float(value) for value in final],
         "regret_rounds": [int(mark) for mark in curve_rounds(experiment.horizon)],
+        "regret_curves": [result.regret_curve for result in results],
         "regret_curve": [float(value) for value in np.mean(curves, axis=0)],
         "regret_curve_se": [float(value) for value in spread / math.sqrt(len(results))],
         "us_per_round": float(np.median([result.us_per_round for result in results])),
@@ -91,7 +86,7 @@ _OF_A_WORLD = ("link", "dim", "arms", "horizon", "theta_norm", "contexts", "rewa
 
 
 def with_gains(rows: list[Row]) -> list[Row]:
-    """The rows with ``gain``, the share of what is to be gained over random arms, where `random` was played too.
+    """Add ``gain``, the share of what is to be gained over random arms, where `random` was played too.
 
     It is 1 - regret / regret of `random` in the same world: 0 for random arms, 1 for the best ones, and negative for
     what is worse than random.
@@ -107,3 +102,63 @@ def with_gains(rows: list[Row]) -> list[Row]:
 def jsonable(value: float | None) -> float | str | None:
     """JSON has no infinity: it is written as the word ``inf``, which float() reads."""
     return "inf" if value is not None and math.isinf(value) else value
+
+
+_PACKAGE = Path(__file__).parents[1]
+_NOT_PLAYED = frozenset({"cli", "service", "audit"})
+_OF_A_RUN = frozenset({"spec.py", "runner.py", "results.py"})
+"""What of this package a run's result depends on."""
+
+
+class RunJournal:
+    """Finished runs in a file of JSON lines; unfinished lines are ignored.
+
+    A run is found again only under the same sources, those of the user's modules included: after an upgrade or an edit
+    it is run anew.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._runs: dict[str, RunResult] = {}
+        self._torn = False
+        if path is not None and path.exists():
+            text = path.read_text()
+            self._torn = not text.endswith("\n")
+            for line in text.splitlines():
+                self._take(line)
+
+    def _take(self, line: str) -> None:
+        try:
+            entry = json.loads(line)
+            self._runs[entry["key"]] = RunResult(**entry["result"])
+        except (ValueError, KeyError, TypeError):
+            return
+
+    def find(self, experiment: Experiment, seed: int, run: int) -> RunResult | None:
+        """The result of a run that was finished earlier."""
+        return self._runs.get(_key(experiment, seed, run)) if self._runs else None
+
+    def add(self, experiment: Experiment, seed: int, run: int, result: RunResult) -> None:
+        """Keep a finished run."""
+        if self._path is None:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a") as stream:
+            entry = json.dumps({"key": _key(experiment, seed, run), "result": asdict(result)})
+            stream.write(f"\n{entry}\n" if self._torn else f"{entry}\n")
+        self._torn = False
+
+
+def _key(experiment: Experiment, seed: int, run: int) -> str:
+    return f"{source_digest()}-{experiment.digest()}-{seed}-{run}"
+
+
+@cache
+def source_digest() -> str:
+    """Hash of every source of the package that a run's result may depend on."""
+    digest = hashlib.sha256()
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        name = path.relative_to(_PACKAGE)
+        if name.parts[0] not in _NOT_PLAYED and (name.parts[0] != "experiments" or path.name in _OF_A_RUN):
+            digest.update(str(name).encode() + path.read_bytes())
+    return digest.hexdigest()[:12]

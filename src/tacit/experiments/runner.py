@@ -1,26 +1,28 @@
 """Runs of experiments: in parallel, reproducible, and resumable.
 
-Each run has its own seeds, made from (seed, run) alone: the same rows come out whatever the number of jobs, and all
-policies meet the same instances.
+Each run has its own seeds, made from (seed, run) alone: rows do not depend on the number of jobs, and all policies
+meet the same instances.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from tacit.experiments.delivery import Delivery
+from tacit.environments import NEVER, ArrivalKind, Block, EnvironmentSetting
+from tacit.errors import ExpiredDecision
 from tacit.experiments.engines import make_engine
-from tacit.experiments.journal import RunJournal
-from tacit.experiments.results import Row, RunResult, regret_curve, row, with_gains
+from tacit.experiments.results import Row, RunJournal, RunResult, regret_curve, row, with_gains
 from tacit.experiments.spec import Experiment
 from tacit.extensions import Extension, load_again, load_modules
+from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
-from tacit.typing import FloatArray
+from tacit.typing import FloatArray, IntArray
 
 
 class Played(NamedTuple):
@@ -29,7 +31,7 @@ class Played(NamedTuple):
     regrets: FloatArray
     rewards: FloatArray
     us_per_round: float
-    """Of the policy alone; making the world's rounds does not count."""
+    """Time of the policy's calls alone, drawing of contexts, rewards and delays left out."""
     epsilon_spent: float | None
 
 
@@ -46,16 +48,61 @@ def play_once(experiment: Experiment, seed: int, run: int) -> Played:
     world = experiment.environment()
     delivery = Delivery(policy, experiment.arrivals(), world.setting, np.random.default_rng(delay_seed))
     regrets, rewards = np.empty(experiment.horizon), np.empty(experiment.horizon)
-    played, elapsed = 0, 0.0
+    played = 0
     for block in world.blocks(np.random.default_rng(world_seed)):
-        started = time.perf_counter()
         arms = delivery.play(block)
-        elapsed += time.perf_counter() - started
         rounds, chosen = slice(played, played + arms.size), (np.arange(arms.size), arms)
         regrets[rounds], rewards[rounds] = block.regrets[chosen], block.rewards[chosen]
         played += arms.size
     spent = policy.ledger.epsilon_spent if isinstance(policy, PrivatePolicy) else None
-    return Played(regrets, rewards, 1e6 * elapsed / experiment.horizon, spent)
+    return Played(regrets, rewards, 1e6 * delivery.seconds / experiment.horizon, spent)
+
+
+class Delivery:
+    """Plays blocks of rounds and reports every reward when it is due; what is due after the last round is dropped."""
+
+    def __init__(
+        self, policy: Policy, kind: ArrivalKind, setting: EnvironmentSetting, rng: np.random.Generator
+    ) -> None:
+        self._policy = policy
+        self._kind = kind
+        self._setting = setting
+        self._rng = rng
+        self._round = 0
+        self.seconds = 0.0
+        """Time spent in calls of the policy."""
+        self._due: dict[int, list[tuple[int, float]]] = {}
+        """By the round before which they are reported: decisions and their rewards, oldest decision first."""
+
+    def play(self, block: Block) -> IntArray:
+        """Play a block and return the arms."""
+        if self._kind.at_once:
+            started = time.perf_counter()
+            arms = self._policy.play(block.contexts, block.rewards)
+            self.seconds += time.perf_counter() - started
+            return arms
+        delays = self._kind.delays(self._rng, block.rewards, self._setting)
+        arms = np.empty(len(delays), dtype=np.int64)
+        started = time.perf_counter()
+        admitted = self._policy.as_steps_take(block.contexts)  # what a schema encoded is taken here too
+        self.seconds += time.perf_counter() - started
+        for t in range(arms.size):
+            started = time.perf_counter()
+            self._report()
+            decision = self._policy.select_admitted(admitted[t : t + 1])
+            self.seconds += time.perf_counter() - started
+            arm = arms[t] = decision.arm
+            delay = delays.item(t, arm)
+            if delay != NEVER:
+                due = self._due.setdefault(self._round + delay, [])
+                due.append((decision.id, block.rewards.item(t, arm)))
+            self._round += 1
+        return arms
+
+    def _report(self) -> None:
+        for decision, reward in self._due.pop(self._round, ()):
+            with suppress(ExpiredDecision):  # the policy was told not to wait so long
+                self._policy.update(decision, reward)
 
 
 def prepare(experiment: Experiment, rounds: int = 1024) -> None:

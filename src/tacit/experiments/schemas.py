@@ -76,9 +76,4 @@ def load_schema(name: str) -> Schema:
 
 def world_of(schema: Schema, arms: int | None = None) -> dict[str, Any]:
     """The fields of an `Experiment` that follow from a schema."""
-    return {
-        "dim": schema.dim,
-        "arms": offered_arms(schema, arms),
-        "contexts": SCHEMA,
-        "schema": schema.to_json(),
-    }
+    return {"dim": schema.dim, "arms": offered_arms(schema, arms), "contexts": SCHEMA, "schema": schema.to_json()}

@@ -61,18 +61,10 @@ class Experiment:
     def digest(self) -> str:
         """Identifies the experiment in files of finished runs; modules count with what their files hold."""
         modules = [(module.name, module.digest) for module in load_modules(self.modules)]
+        # Fields that came later count only where they are used, so that other experiments keep their digests.
+        later: dict[str, Any] = {"theta_bound": None, "base_rate": None, "modules": [], "schema": None, "rewards": NOW}
         told = asdict(self) | {"modules": modules}
-        for key in (
-            "theta_bound",
-            "base_rate",
-            "modules",
-            "schema",
-        ):  # an experiment without them keeps the digest that it had before them
-            if not told[key]:
-                del told[key]
-        if self.rewards == NOW:
-            del told["rewards"]
-        return _digest(told)
+        return _digest({key: value for key, value in told.items() if key not in later or value != later[key]})
 
     @property
     def schema_digest(self) -> str:

@@ -1,4 +1,4 @@
-"""Speed of policies: cost of a round, beside that of the environment alone; latency of a decision; memory."""
+"""Speed of policies: cost of a round, beside that of drawing it; latency of a decision; memory."""
 
 from __future__ import annotations
 
@@ -30,16 +30,6 @@ RUN_SECONDS = 20.0
 """A run that takes longer is cut after the block under way, and not repeated; its row says how many rounds it had."""
 
 
-def environment_floor(experiment: Experiment) -> float:
-    """Microseconds per round of drawing contexts and rewards alone."""
-    started, rounds = time.perf_counter(), 0
-    for block in experiment.environment().blocks(np.random.default_rng(0)):
-        rounds += block.rewards.shape[0]
-        if time.perf_counter() - started > RUN_SECONDS:
-            break
-    return 1e6 * (time.perf_counter() - started) / rounds
-
-
 def grid(fixed: Mapping[str, Any], varied: Mapping[str, Sequence[Any]], epsilon: float) -> list[Experiment]:
     """All combinations; a policy that does not support the link takes the first one that it supports."""
     found: list[Experiment] = []
@@ -51,29 +41,32 @@ def grid(fixed: Mapping[str, Any], varied: Mapping[str, Sequence[Any]], epsilon:
 
 
 class Run(NamedTuple):
-    """One run: microseconds per round, environment included, rounds played, and the state's peak size."""
+    """One run: microseconds per round of the policy and of the environment, rounds played, the state's peak size."""
 
     us_per_round: float
+    environment_us: float
     rounds: int
     state_bytes: int
 
+    @property
+    def seconds(self) -> float:
+        """Length of the whole run."""
+        return 1e-6 * self.rounds * (self.us_per_round + self.environment_us)
+
 
 def measure(experiment: Experiment, repeats: int = 3, seconds: float = RUN_SECONDS) -> Row:
-    """The best of ``repeats`` whole runs, and the latency of single calls."""
+    """Measure the best of ``repeats`` whole runs, and the latency of single calls."""
     prepare(experiment, min(experiment.horizon, LATENCY_ROUNDS))
-    best, floor_us = whole_run(experiment, seconds), environment_floor(experiment)
-    for _ in range(repeats - 1):
-        if best.us_per_round * best.rounds > 0.5e6 * seconds:
-            break
-        # In turn, so that a machine that slows down slows down both.
-        best = min(best, whole_run(experiment, seconds))
-        floor_us = min(floor_us, environment_floor(experiment))
+    runs = [whole_run(experiment, seconds)]
+    while len(runs) < repeats and runs[-1].seconds <= 0.5 * seconds:
+        runs.append(whole_run(experiment, seconds))
+    best, environment_us = min(runs), min(run.environment_us for run in runs)
     select, update = _latencies(experiment)
     return described(experiment) | {
         "us_per_round": best.us_per_round,
         "rounds": best.rounds,
-        "floor_us": floor_us,
-        "ratio": best.us_per_round / floor_us,
+        "environment_us": environment_us,
+        "ratio": best.us_per_round / environment_us,
         "state_bytes": best.state_bytes,
         "process_peak_bytes": _process_peak(),
         "select_p50_us": _percentile(select, 50),
@@ -85,14 +78,17 @@ def measure(experiment: Experiment, repeats: int = 3, seconds: float = RUN_SECON
 
 def whole_run(experiment: Experiment, seconds: float = math.inf) -> Run:
     """Play the horizon, or as much of it as ``seconds`` allow."""
-    policy, peak, rounds = experiment.make_policy(0), 0, 0
+    policy, peak, rounds, playing, drawing = experiment.make_policy(0), 0, 0, 0.0, 0.0
     started = time.perf_counter()
     for block in experiment.environment().blocks(np.random.default_rng(0)):
+        drawn = time.perf_counter()
         policy.play(block.contexts, block.rewards)
+        drawing, playing = drawing + drawn - started, playing + time.perf_counter() - drawn
         peak, rounds = max(peak, size_in_bytes(policy.state)), rounds + block.rewards.shape[0]
-        if time.perf_counter() - started > seconds:
+        if drawing + playing > seconds:
             break
-    return Run(1e6 * (time.perf_counter() - started) / rounds, rounds, peak)
+        started = time.perf_counter()
+    return Run(1e6 * playing / rounds, 1e6 * drawing / rounds, rounds, peak)
 
 
 def _process_peak() -> int:
@@ -139,7 +135,7 @@ def table(rows: Sequence[Row], before: Mapping[str, float]) -> Table:
             str(row["arms"]),
             _horizon(row),
             number(row["us_per_round"]),
-            number(row["floor_us"]),
+            number(row["environment_us"]),
             f"{row['ratio']:.1f}",
             f"{row['select_p50_us']:.0f} / {row['select_p99_us']:.0f}",
             f"{row['update_p50_us']:.0f} / {row['update_p99_us']:.0f}",
@@ -148,27 +144,16 @@ def table(rows: Sequence[Row], before: Mapping[str, float]) -> Table:
         )
         for row in rows
     ]
-    columns = (
-        "policy",
-        "epsilon",
-        "d",
-        "K",
-        "T",
-        "us/round",
-        "floor",
-        "ratio",
-        "p50/p99\nselect",
-        "p50/p99\nupdate",
-        "state\nKiB",
-        "vs last",
-    )
+    columns = ("policy", "epsilon", "d", "K", "T", "us/round", "world", "ratio", "p50/p99\nselect", "p50/p99\nupdate")
     notes = (
-        "us/round: select, update and environment in whole runs, best of several.",
+        "us/round: the policy's part of whole runs, best of several. world: drawing contexts and rewards of a round; "
+        "ratio: us/round to that.",
         "select, update: latencies in us through the Python API. vs last: ratio to the history's last entry.",
-        "floor: drawing contexts and rewards alone; ratio: us/round to that.",
     )
     narrow = ((0, 1), (2, 3), (4,), (5, 11), (6, 7), (8, 9), (10,))
-    return Table("Speed", columns, tuple(cells), notes=(*notes, *growth(rows)), narrow=narrow)
+    return Table(
+        "Speed", (*columns, "state\nKiB", "vs last"), tuple(cells), notes=(*notes, *growth(rows)), narrow=narrow
+    )
 
 
 def growth(rows: Sequence[Row]) -> list[str]:
@@ -252,12 +237,15 @@ def remember(rows: Sequence[Row], path: Path) -> None:
 
 
 def recall(path: Path | None) -> dict[str, float]:
-    """The last cost of each measurement on this machine."""
+    """Read the last cost of each measurement on this machine.
+
+    Up to version 0.2.0 ``us_per_round`` counted the environment too, whose part is in ``floor_us``: it is taken off.
+    """
     costs: dict[str, float] = {}
     if path is None or not path.exists():
         return costs
     for line in path.read_text().splitlines():
         entry = json.loads(line)
         if entry["machine"]["processor"] == machine()["processor"]:
-            costs |= {identity(row): row["us_per_round"] for row in entry["rows"]}
-    return costs
+            costs |= {identity(row): row["us_per_round"] - row.get("floor_us", 0.0) for row in entry["rows"]}
+    return {measurement: cost for measurement, cost in costs.items() if cost > 0.0}

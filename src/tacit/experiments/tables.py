@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 _WIDEST = 1_000
-"""No table is wider: what is given to a terminal that is to measure one."""
+"""Width of the imagined terminal in which tables are measured."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Table:
     """Columns that share a column, one below the other, where the terminal is too narrow for all of them."""
 
     def rich(self, width: int) -> RichTable:
-        """For a terminal of so many columns, without its title and notes."""
+        """Draw the table for a terminal of ``width`` columns, without its title and notes."""
         from rich.console import Console
         from rich.measure import Measurement
 
@@ -60,7 +60,7 @@ class Table:
         return table
 
     def markdown(self) -> str:
-        """As Markdown, with a trailing newline."""
+        """Write the table as Markdown, with a trailing newline."""
         marks = [":---" if position < self.labels else "---:" for position in range(len(self.columns))]
         heads = [" ".join(column.split("\n")) for column in self.columns]
         lines = [_line(heads), _line(marks), *(_line(cells) for cells in self.rows)]
@@ -79,14 +79,20 @@ def number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
 
 
+def rounded(count: int) -> str:
+    """Write a count to two digits, where simulations do not know more."""
+    unit = 10 ** max(0, len(str(count)) - 2)
+    return f"{round(count / unit) * unit:,}"
+
+
 def mean_and_error(row: Row) -> str:
-    """Mean regret and its standard error to the same digit; a single run has no error."""
+    """Write mean regret and standard error to equally many digits; a single run has no error."""
     mean, error, digits = row["regret_mean"], row["regret_se"], _digits(row)
     return f"{mean:.{digits}f}" if row["runs"] == 1 else f"{mean:.{digits}f} ± {error:.{digits}f}"
 
 
 def median(row: Row) -> str:
-    """Median regret, to the same digit as the mean."""
+    """Write the median regret to as many digits as the mean."""
     return f"{row['regret_median']:.{_digits(row)}f}"
 
 
@@ -100,7 +106,7 @@ def epsilon_text(value: float | str | None) -> str:
 
 
 def simulation(rows: Sequence[Row]) -> Table:
-    """What `tacit simulate` prints."""
+    """Tabulate regret, budget and cost of every row, for `tacit simulate`."""
     gains = any("gain" in row for row in rows)
     cells = [
         (

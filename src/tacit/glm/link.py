@@ -3,8 +3,8 @@
 ``Link`` is the interface, and says what a link must state; ``ClickLink`` is one whose rewards are 0 or R.  The links
 themselves are in `tacit.glm.links`.
 
-Sensitivities, and with them the scale of the noise, rest on the bounds that a link states: the contract suite in
-``tests/contracts/links.py`` checks them for any object of this interface.
+Sensitivities, and with them the scale of the noise, rest on the bounds that a link states:
+`tacit.testing.check_link` checks them for any object of this interface.
 """
 
 from __future__ import annotations
