@@ -3,7 +3,7 @@
 
     python3 dev.py demo     install what running needs, play the private-against-baselines comparison
     python3 dev.py test     install what testing needs, run all tests
-    python3 dev.py check    lint, types, import contracts, documentation
+    python3 dev.py check    lint, types, import contracts, documentation, rules of the house
     python3 dev.py lock     pin all versions anew
 
 Everything goes into `.venv` beside this file, from versions and hashes pinned in `requirements/`.
@@ -62,13 +62,13 @@ def test(*arguments: str) -> None:
 
 
 def check() -> None:
-    """Lint, types, import contracts, documentation."""
+    """Lint, types, import contracts, documentation, rules of the house."""
     install("dev")
     call(PYTHON, "-m", "ruff", "check")
     call(PYTHON, "-m", "ruff", "format", "--check")
     call(PYTHON, "-m", "mypy")
     call(str(BIN / "lint-imports"))
-    call(PYTHON, "-m", "pytest", "-q", "tests/test_docs.py")
+    call(PYTHON, "-m", "pytest", "-q", "tests/test_docs.py", "tests/test_house.py")
 
 
 def lock() -> None:
@@ -106,7 +106,7 @@ def lock() -> None:
 TASKS = {"demo": demo, "test": test, "check": check, "lock": lock}
 
 if __name__ == "__main__":
-    if sys.version_info < (3, 11):  # noqa: UP036 - whoever runs this may have an older Python
+    if sys.version_info < (3, 11):  # noqa: UP036 - this file may be run by an older Python
         sys.exit(f"Tacit needs Python 3.11 or newer; this is {sys.version.split()[0]}")
     if len(sys.argv) < 2 or sys.argv[1] not in TASKS:
         sys.exit(str(__doc__).strip())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from tacit.estimation._bounds_table import DIAMETERS, ROWS
+from tacit.estimation._bounds_table import ROWS
 from tacit.estimation.linearised import searched_row
 from tacit.estimation.sensitivity import searched_diameter
 from tacit.glm.links import LINKS
@@ -23,26 +23,17 @@ SETTINGS = [
 ]
 
 
-def row_line(name: str, theta_bound: float, reward_bound: float, blend: float) -> str:
-    row = searched_row(LINKS[name], theta_bound, reward_bound, blend)
-    return f"{name} {theta_bound!r} {reward_bound!r} {blend!r} {row.scale!r} {row.row_norm!r} {row.row_bound!r}"
-
-
-def diameter_line(name: str, theta_bound: float, reward_bound: float) -> str:
-    found = searched_diameter(LINKS[name], theta_bound, reward_bound)
-    return f"{name} {theta_bound!r} {reward_bound!r} {found!r}"
-
-
 def lines() -> Iterator[str]:
-    for setting in SETTINGS:
+    for name, theta_bound, reward_bound in SETTINGS:
+        diameter = searched_diameter(LINKS[name], theta_bound, reward_bound)
         for blend in SHARES:
-            yield row_line(*setting, blend)
-    for setting in SETTINGS:
-        yield diameter_line(*setting)
+            row = searched_row(LINKS[name], theta_bound, reward_bound, blend)
+            numbers = theta_bound, reward_bound, blend, row.scale, row.row_norm, row.row_bound, diameter
+            yield f"{name} {' '.join(map(repr, numbers))}"
 
 
 def main() -> None:
-    known, differing = set(ROWS.splitlines()) | set(DIAMETERS.splitlines()), 0
+    known, differing = set(ROWS.splitlines()), 0
     for line in lines():
         if "--check" not in sys.argv:
             print(line, flush=True)

@@ -73,6 +73,20 @@ def test_docstrings_point_to_headings_of_the_theory() -> None:
     assert [f"{name_of(path)}: #{anchor}" for path, anchor in pointers if anchor not in known] == []
 
 
+def test_docstrings_quote_headings_that_exist() -> None:
+    """`docs/page.md, "Heading"`: a heading of the page, or the bold beginning of a paragraph."""
+    quoted = re.compile(r'(docs/[\w/]+\.md),\s+"([^"]+)"')
+    pointers = [
+        (path, page, re.sub(r"\s+", " ", heading))
+        for path in (ROOT / "src").rglob("*.py")
+        for page, heading in quoted.findall(path.read_text(encoding="utf-8"))
+    ]
+    assert len(pointers) > 5
+    for path, page, heading in pointers:
+        known = re.findall(r"^(?:#+ (.*)|\*\*(.*?)\.?\*\*)", (ROOT / page).read_text(), re.MULTILINE)
+        assert heading in {found for pair in known for found in pair}, f"{name_of(path)}: {page}, {heading!r}"
+
+
 def test_every_formal_guarantee_points_to_its_proof() -> None:
     docstring = re.compile(r'"""(?:(?!""").)*?Formal guarantee(?:(?!""").)*?"""', re.DOTALL)
     found = [

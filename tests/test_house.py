@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import io
 import re
 import tokenize
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,33 @@ def repeats(texts: dict[str, str]) -> list[str]:
     return found
 
 
+def leaning(module: str, tree: ast.Module) -> list[str]:
+    """Docstrings, of attributes too, that begin as if the reader had just read another one."""
+    return [
+        f"{module}:{node.lineno} {node.value.value.strip().splitlines()[0]}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+        and node.value.value.lstrip().startswith(("The same", "As "))
+        and not module.startswith("service/")
+    ]
+
+
+def ambiguous(trees: Iterable[tuple[str, ast.Module]]) -> list[str]:
+    """Names that two classes have."""
+    homes: dict[str, list[str]] = defaultdict(list)
+    for module, tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                homes[node.name].append(f"{module}:{node.lineno}")
+    return [f"{name}: {', '.join(places)}" for name, places in homes.items() if len(places) > 1]
+
+
+def _has_all(tree: ast.Module) -> bool:
+    return any(isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__" for node in tree.body)
+
+
 def test_no_function_has_more_parameters_than_anybody_can_keep_apart() -> None:
     assert [found for module, tree in _trees() for found in crowded(module, tree)] == []
 
@@ -157,6 +185,26 @@ def test_nothing_stands_twice() -> None:
     assert repeats({path.relative_to(SOURCE).as_posix(): path.read_text() for path in MODULES}) == []
 
 
+def test_every_docstring_stands_alone() -> None:
+    assert [found for module, tree in _trees() for found in leaning(module, tree)] == []
+
+
+def test_no_class_name_occurs_twice() -> None:
+    assert ambiguous(_trees()) == []
+
+
+def test_a_public_name_means_one_thing() -> None:
+    """Names that several modules export are one object, imported from one place."""
+    exported: dict[str, set[int]] = defaultdict(set)
+    for module in (module for module, tree in _trees() if _has_all(tree)):
+        path = ["tacit", *module.removesuffix(".py").removesuffix("__init__").strip("/").split("/")]
+        exporting = importlib.import_module(".".join(filter(None, path)))
+        for name in exporting.__all__:
+            exported[name].add(id(getattr(exporting, name)))
+    assert len(exported) > 100
+    assert [name for name, objects in exported.items() if len(objects) > 1] == []
+
+
 @pytest.mark.parametrize(
     ("code", "rule"),
     [
@@ -165,11 +213,19 @@ def test_nothing_stands_twice() -> None:
         ("x = self.state.counts[0, 1]", numbered),
         ("x = stream.scale[-1]", numbered),
         ("assert self.ledger is not None", unsure),
+        ('def f():\n    """The same, for many."""', leaning),
+        ('class A:\n    x = 1\n    """As the base has it."""', leaning),
     ],
 )
 def test_the_rules_find_what_they_are_for(code: str, rule: object) -> None:
     assert callable(rule)
     assert rule("policies/some.py", ast.parse(code))
+
+
+def test_a_class_name_in_two_modules_is_found() -> None:
+    assert ambiguous([("a.py", ast.parse("class A: ...")), ("b.py", ast.parse("class A: ...\nclass B: ..."))]) == [
+        "A: a.py:1, b.py:1"
+    ]
 
 
 def test_a_number_within_a_loop_and_a_number_of_its_own_are_fine() -> None:

@@ -23,7 +23,7 @@ import math
 
 import numpy as np
 
-from tacit.environments import Environment, Setting, offered_arms
+from tacit.environments import Environment, EnvironmentSetting, offered_arms
 from tacit.environments.records import rounds_with, sampled_contexts
 from tacit.environments.registry import EnvironmentKind
 from tacit.experiments.schemas import EXAMPLES
@@ -72,7 +72,7 @@ def _mean_arms(schema: Schema) -> FloatArray:
 
 def released_theta(schema: Schema, theta: FloatArray, seed: int, decisions: int, epsilon: float) -> FloatArray:
     """What `stream-glm` has released of theta after so many decisions."""
-    setting = Setting(
+    setting = EnvironmentSetting(
         get_link("logistic"), schema.dim, offered_arms(schema, ARMS), decisions, THETA_NORM, schema=schema
     )
     kind = EnvironmentKind("explained", lambda rng, asked: rounds_with(rng, asked, theta), "a theta of its own")

@@ -1,4 +1,4 @@
-"""What calls a decision service: `Client` for ordinary code, `AsyncClient` for asyncio, with the same verbs.
+"""Clients of a decision service: `Client` for ordinary code, `AsyncClient` for asyncio, with the same methods.
 
     with Client("http://127.0.0.1:8470", key) as client:
         choice = client.decide("news", user={"device": "ios"}, arms=articles, default_arm=0)
@@ -61,7 +61,7 @@ _Steps = Generator["_Call | float", Any, Any]
 
 
 class _Conversations:
-    """What both clients do, as steps that one of them takes with a network and the other with an event loop."""
+    """The logic of both clients as generators, which `Client` runs by blocking calls and `AsyncClient` by awaiting."""
 
     def __init__(self, retries: int) -> None:
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
@@ -99,7 +99,7 @@ class _Conversations:
         return (yield from self._carrying_out(_Call("GET", path)))
 
     def _carrying_out(self, call: _Call) -> _Steps:
-        """The call, and then those that could not be made before."""
+        """Carry out a call, and then those that could not be made before."""
         answer = yield from self._sending(call, self._retries)
         while self._unshown:
             left = self._unshown.popleft()
@@ -133,7 +133,7 @@ def _about(policy: str, event_id: str, body: Mapping[str, Any]) -> _Call:
 
 
 def _answer(response: httpx.Response) -> Any:
-    """What the service said; a refusal is an error with its words."""
+    """The decoded answer of the service; raises `ServiceRefused` with its message on a refusal."""
     if response.is_success:
         return response.json() if response.content else None
     try:
@@ -213,7 +213,7 @@ class Client(_Conversations):
 
 
 class AsyncClient(_Conversations):
-    """The same for asyncio."""
+    """Calls a service from asyncio: the methods of `Client` as coroutines."""
 
     def __init__(self, url: str, key: str, *, timeout: float = 2.0, retries: int = 3, **options: Any) -> None:
         """``timeout`` is in seconds, for each attempt; ``options`` are those of `httpx.AsyncClient`."""
@@ -232,21 +232,21 @@ class AsyncClient(_Conversations):
         user_id: str | None = None,
         default_arm: int | None = None,
     ) -> Choice:
-        """As `Client.decide`."""
+        """Ask for an arm; with ``default_arm`` there is always one, whether or not the service answers."""
         asked = {"contexts": contexts, "user": user, "arms": arms, "event_id": event_id, "user_id": user_id}
         found: Choice = await self._drive(self._deciding(policy, asked, default_arm))
         return found
 
     async def reward(self, policy: str, event: Choice | str, reward: float) -> None:
-        """As `Client.reward`."""
+        """Report a reward; once is enough, and more often does no harm."""
         await self._drive(self._rewarding(policy, event, reward))
 
     async def abandon(self, policy: str, event: Choice | str) -> None:
-        """As `Client.abandon`."""
+        """Say that the arm was never shown: the decision teaches nothing."""
         await self._drive(self._abandoning(policy, event))
 
     async def privacy(self, policy: str | None = None) -> dict[str, Any]:
-        """As `Client.privacy`."""
+        """The privacy report of a policy, or of the whole deployment."""
         found: dict[str, Any] = await self._drive(self._reporting(policy))
         return found
 

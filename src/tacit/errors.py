@@ -20,7 +20,7 @@
             JournalLost              another owner has claimed the journal meanwhile (also OneLife)
             StoreDamaged             the store does not hold what it should (also CorruptState)
             StoreTooNew              the store was written by a later version
-            StoreFailed              a write failed, and nobody knows how far it came
+            StoreFailed              a write failed part of the way
             UnknownJournal           the store has no journal of this name
             JournalExists            the store has a journal of this name already
         MissingExtra                 an optional package is not installed (also a ModuleNotFoundError)
@@ -114,7 +114,7 @@ class StoreTooNew(StoreError):  # noqa: N818
 
 
 class StoreFailed(StoreError):  # noqa: N818
-    """A write failed, and nobody knows how far it came: forget what is in memory and open the store anew."""
+    """A write failed, perhaps after a part was written: discard the state in memory and open the store anew."""
 
 
 class UnknownJournal(StoreError):  # noqa: N818

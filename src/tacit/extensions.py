@@ -1,4 +1,4 @@
-"""Modules of a researcher's own, which register policies, links and environments when they are imported.
+"""Modules outside of the package, which register policies, links and environments when they are imported.
 
 A name is enough in the process that the user started.  Processes that this one starts, here or on other machines, are
 told where the module was found and what its file held, so that all of them run the same code or none.

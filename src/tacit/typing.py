@@ -19,7 +19,7 @@ Fixed = Annotated[Value, "fixed"]
 """A field that holds an array and never changes: it follows from the configuration, and is not saved."""
 
 
-class Number(Protocol):
+class Scalar(Protocol):
     """A number of a state that changes: an array without axes, read and written as ``x[()]``."""
 
     def __getitem__(self, index: tuple[()], /) -> float: ...
@@ -27,17 +27,17 @@ class Number(Protocol):
 
 
 class Count(Protocol):
-    """The same for a whole number."""
+    """A whole number of a state that changes: an integer array without axes, read and written as ``x[()]``."""
 
     def __getitem__(self, index: tuple[()], /) -> int: ...
     def __setitem__(self, index: tuple[()], value: int, /) -> None: ...
 
 
-def number(value: float = 0.0) -> Number:
-    """A number of a state, to begin with."""
-    return cast(Number, np.array(value, dtype=np.float64))
+def scalar(value: float = 0.0) -> Scalar:
+    """A `Scalar` with this initial value."""
+    return cast(Scalar, np.array(value, dtype=np.float64))
 
 
 def count(value: int = 0) -> Count:
-    """A whole number of a state, to begin with."""
+    """A `Count` with this initial value."""
     return cast(Count, np.array(value, dtype=np.int64))

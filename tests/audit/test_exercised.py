@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 
 from tacit.audit import evidence
-from tacit.audit.attacks import attack_by_probes, attack_policy
+from tacit.audit.attacks import Replays, attack_by_probes, attack_policy, replay_many
 from tacit.audit.cases import CASES, Case, case_for
 from tacit.audit.contracts import Broken, Subject, choose_reads_no_secrets
 from tacit.audit.evidence import HOLDS, NOT_EXERCISED, REFUTED, Evidence, perform
-from tacit.audit.pairs import Replays, replay_many
 from tacit.audit.rehearsal import SEVERAL, fewer, rehearse
 from tacit.audit.statistics import Samples
-from tacit.audit.tasks import Task, tasks_for
+from tacit.audit.tasks import AuditTask, tasks_for
 from tacit.errors import InvalidInput
 from tacit.policies import registry
 from tests.audit.seldom import Seldom
@@ -33,7 +32,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def done(kind: str, runs: int = 2, **options: Any) -> dict[str, Evidence]:
-    found = perform(Task(kind, "seldom", runs, 4.0, DELTA, options=options))
+    found = perform(AuditTask(kind, "seldom", runs, 4.0, DELTA, options=options))
     return {each.method: each for each in found}
 
 
@@ -149,7 +148,7 @@ def test_a_policy_that_releases_nothing_is_not_exercised(kind: str) -> None:
 
 
 def test_samples_that_are_all_equal_prove_nothing() -> None:
-    task = Task("mechanism", "tree", 20)
+    task = AuditTask("mechanism", "tree", 20)
     same = evidence._judged(task, Samples(np.ones(20), np.ones(20)), 0.0)
     assert {each.verdict for each in same} == {NOT_EXERCISED}
     varied = evidence._judged(task, Samples(np.arange(20.0), np.arange(20.0)), 0.0)
@@ -157,7 +156,7 @@ def test_samples_that_are_all_equal_prove_nothing() -> None:
 
 
 def test_replays_without_a_shift_or_a_draw_prove_nothing() -> None:
-    task, case = Task("replay", "stream-glm", 4), CASES["stream-glm"]
+    task, case = AuditTask("replay", "stream-glm", 4), CASES["stream-glm"]
     nothing = Replays("stream-glm", 1.0, DELTA, pairs=4)
     replayed = evidence._replayed(task, case, nothing, "replay, driven")
     assert replayed.verdict == NOT_EXERCISED
@@ -184,7 +183,7 @@ def test_options_reach_every_setting_and_leave_out_those_that_do_not_go_with_the
 def test_rewards_that_come_too_late_are_those_that_never_come() -> None:
     options = {"reward_age": 3, "horizon": 60}
     assert replay_many(case_for("joint-linucb", options), 8, 4.0, DELTA).divergences == []
-    found = perform(Task("contracts", "joint-linucb", 1, 4.0, DELTA, options=options))
+    found = perform(AuditTask("contracts", "joint-linucb", 1, 4.0, DELTA, options=options))
     assert {each.verdict for each in found} == {HOLDS}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tacit.audit.joint_draws import Record, joint_findings
+from tacit.audit.joint_draws import DrawRecord, joint_findings
 from tacit.audit.statistics import noise_scale_bounds
 from tacit.typing import FloatArray
 
@@ -24,11 +24,11 @@ def drawn(seed: int, runs: int = RUNS) -> tuple[FloatArray, FloatArray]:
     return rng.standard_normal((runs, LEAVES, SIZE)), rng.standard_normal((runs, LEAVES // 10, STEPS, DIM))
 
 
-def recorded(ticks: FloatArray, events: FloatArray) -> list[list[Record]]:
+def recorded(ticks: FloatArray, events: FloatArray) -> list[list[DrawRecord]]:
     """In the order in which a policy draws them."""
-    runs: list[list[Record]] = []
+    runs: list[list[DrawRecord]] = []
     for leaves, calls in zip(ticks, events, strict=True):
-        run: list[Record] = []
+        run: list[DrawRecord] = []
         for number, leaf in enumerate(leaves):
             run.append(("ticks", leaf))
             if number % 10 == 9:

@@ -11,7 +11,7 @@ from functools import reduce
 import numpy as np
 import pytest
 
-from tacit.audit.privacy_loss import Pair, coordinate_laws, loss_epsilon, loss_mu, protocol_pairs
+from tacit.audit.statistics import Pair, coordinate_laws, loss_epsilon, loss_mu, protocol_pairs
 from tacit.audit.tasks import tasks_for
 from tacit.errors import InvalidInput, TacitError
 from tacit.privacy.gaussian import epsilon_from

@@ -10,17 +10,15 @@ import numpy as np
 import pytest
 
 from tacit.audit import evidence
-from tacit.audit.attacks import attack_by_probes, attack_policy
+from tacit.audit.attacks import Replays, attack_by_probes, attack_policy, replay_many, replay_one
 from tacit.audit.cases import CASES, DRIVES, Case
-from tacit.audit.drives import driven_world
 from tacit.audit.joint_draws import joint_findings
-from tacit.audit.pairs import Replays, replay_many, replay_one
 from tacit.audit.rehearsal import audited_policy
 from tacit.audit.replay import kind_ratios, own_registry, replay
 from tacit.audit.session import Cost
 from tacit.audit.statistics import gaussian_bound
-from tacit.audit.tasks import Task
-from tacit.audit.worlds import NEVER, Row, World, make_world, opposite_rows
+from tacit.audit.tasks import AuditTask
+from tacit.audit.worlds import NEVER, UserRow, World, driven_world, make_world, opposite_rows
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import POLICIES, make_policy, policy_class
 from tacit.policies.state import public_part
@@ -123,13 +121,13 @@ def test_the_papers_refresh_leak_is_shown() -> None:
     assert replay_many(case, 12, 4.0, DELTA).divergences
 
 
-def _one(name: str, first: Row, second: Row, users: int = 20, **events: Any) -> Any:
+def _one(name: str, first: UserRow, second: UserRow, users: int = 20, **events: Any) -> Any:
     options: dict[str, Any] = {"dim": 2, "horizon": 40, "theta_bound": 2.0, "epsilon": 4.0, "delta": DELTA, "seed": 2}
     policies = [audited_policy(name, **options) for _ in range(2)]
     rng = np.random.default_rng(0)
     world = make_world(rng, policies[0], opposite_rows, users=users, arms=2)
 
-    def rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+    def rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[UserRow, UserRow]:
         return first, second
 
     chosen = World(world.arms, world.rewards, world.delays, 3, rows, **events)
@@ -138,12 +136,12 @@ def _one(name: str, first: Row, second: Row, users: int = 20, **events: Any) -> 
 
 
 def test_the_same_row_costs_nothing_and_one_that_never_comes_costs_its_length() -> None:
-    row = Row(np.eye(2), np.ones(2))
+    row = UserRow(np.eye(2), np.ones(2))
     assert _one("joint-linucb", row, row).mu == 0.0
-    gone = _one("joint-linucb", row, Row(row.arms, row.rewards, NEVER))
+    gone = _one("joint-linucb", row, UserRow(row.arms, row.rewards, NEVER))
     assert 0.5 < gone.ratio <= 1.0
     assert gone.divergences == ()
-    late = _one("joint-linucb", row, Row(row.arms, row.rewards, 5), save_at=7)
+    late = _one("joint-linucb", row, UserRow(row.arms, row.rewards, 5), save_at=7)
     assert 0.0 < late.ratio <= 1.0
     assert late.divergences == ()
 
@@ -184,7 +182,7 @@ def test_attack_by_arms_stays_below_the_claim() -> None:
 def test_a_bound_is_stated_at_the_delta_of_its_own_claim() -> None:
     """Some drives have a budget of their own: its epsilon must not stand beside a bound for another delta."""
     case = replace(CASES["stream-glm"], settings=({"horizon": 40, "epsilon": 8.0, "delta": 0.02},))
-    task = Task("driven", "stream-glm", 1, 4.0, 1e-5)
+    task = AuditTask("driven", "stream-glm", 1, 4.0, 1e-5)
     result = Replays("stream-glm", 4.0, 1e-5, worst=1.0, mu=mu_from(8.0, 0.02))
     found = evidence._replayed(task, case, result, "replay, driven")
     assert found.claim == 8.0

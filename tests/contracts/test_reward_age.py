@@ -12,7 +12,7 @@ import pytest
 import tacit
 from tacit.errors import AlreadyRewarded, CorruptState, ExpiredDecision, InvalidInput, UnknownDecision
 from tacit.policies.decision import Pending
-from tacit.policies.log import Decided, Entry, Rewarded
+from tacit.policies.log import Decided, LogEntry, Rewarded
 from tacit.policies.policy import Policy
 from tacit.policies.registry import POLICIES, policy_class
 from tacit.policies.state import flatten
@@ -194,9 +194,9 @@ def test_a_batch_advances_the_clock_by_its_users() -> None:
     policy.update(first[4], 1.0)
 
 
-def _logged(name: str, **changes: Any) -> tuple[Policy, Policy, list[Entry]]:
+def _logged(name: str, **changes: Any) -> tuple[Policy, Policy, list[LogEntry]]:
     """A policy with kept rewards, its twin from before the log began, and the log."""
-    policy, log = make(name, reward_age=AGE, **changes), list[Entry]()
+    policy, log = make(name, reward_age=AGE, **changes), list[LogEntry]()
     _play(policy, 40, np.random.default_rng(3).integers(0, AGE + 1, 40))
     twin = tacit.restore(policy.snapshot())
     policy.keep_log(log.append)

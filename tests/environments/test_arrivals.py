@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.environments import ARRIVALS, NEVER, Setting, arrival_kind, arrivals, register_arrivals
+from tacit.environments import ARRIVALS, NEVER, EnvironmentSetting, arrival_kind, arrivals, register_arrivals
 from tacit.environments.arrivals import LONGEST_WAIT, LOST, MEAN_WAIT
 from tacit.errors import InvalidInput
 from tacit.glm.links import get_link
@@ -23,8 +23,8 @@ def forget_what_was_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrivals, "ARRIVALS", kinds)
 
 
-def setting(link: str = "logistic") -> Setting:
-    return Setting(get_link(link), 3, 2, 100, 2.0)
+def setting(link: str = "logistic") -> EnvironmentSetting:
+    return EnvironmentSetting(get_link(link), 3, 2, 100, 2.0)
 
 
 def delays(name: str, rewards: FloatArray, seed: int = 0, link: str = "logistic") -> IntArray:
@@ -78,7 +78,7 @@ def test_held_rewards_come_at_one_age() -> None:
 )
 def test_mistakes_are_named(given: Any, told: str) -> None:
     @register_arrivals("mine")
-    def mine(rng: np.random.Generator, rewards: FloatArray, setting: Setting) -> Any:
+    def mine(rng: np.random.Generator, rewards: FloatArray, setting: EnvironmentSetting) -> Any:
         return given
 
     with pytest.raises(InvalidInput, match=f"rewards 'mine' must give .*{told}"):
@@ -86,7 +86,7 @@ def test_mistakes_are_named(given: Any, told: str) -> None:
 
 
 def test_names_are_words_and_belong_to_one_module() -> None:
-    def theirs(rng: np.random.Generator, rewards: FloatArray, setting: Setting) -> Any:
+    def theirs(rng: np.random.Generator, rewards: FloatArray, setting: EnvironmentSetting) -> Any:
         """Never."""
 
     with pytest.raises(InvalidInput, match="a word without blanks and commas"):

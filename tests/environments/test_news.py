@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tacit.environments import ENVIRONMENTS, Block, Environment, arms_of, make_environment
-from tacit.environments.news import BASE_RATE, readers
+from tacit.environments.synthetic import BASE_RATE, readers
 from tacit.errors import InvalidInput
 from tacit.typing import FloatArray, IntArray
 

@@ -13,8 +13,8 @@ from tacit.environments import (
     ENVIRONMENTS,
     Block,
     Environment,
+    EnvironmentSetting,
     Rounds,
-    Setting,
     arms_of,
     make_environment,
     register_environment,
@@ -41,7 +41,7 @@ def yielding(*parts: Any, **changes: Any) -> Environment:
     """An environment that yields ``parts``, one after the other."""
 
     @register_environment("mine")
-    def mine(rng: np.random.Generator, setting: Setting) -> Iterator[Any]:
+    def mine(rng: np.random.Generator, setting: EnvironmentSetting) -> Iterator[Any]:
         yield from parts
 
     return world("mine", **changes)
@@ -61,7 +61,7 @@ def test_the_packages_own_kinds_are_registered_like_any_other() -> None:
 
 def test_a_kind_that_does_what_ball_does_gives_the_same_instances() -> None:
     @register_environment("mine")
-    def mine(rng: np.random.Generator, setting: Setting) -> Iterator[Rounds]:
+    def mine(rng: np.random.Generator, setting: EnvironmentSetting) -> Iterator[Rounds]:
         theta = setting.draw_theta(rng)
         for rounds in setting.block_sizes():
             points = rng.standard_normal((rounds, setting.arms, setting.dim))
@@ -100,7 +100,7 @@ def test_blocks_of_ones_own_are_taken_as_they_are() -> None:
 
 def test_an_endless_generator_is_cut_at_the_horizon() -> None:
     @register_environment("mine")
-    def mine(rng: np.random.Generator, setting: Setting) -> Iterator[tuple[Any, Any]]:
+    def mine(rng: np.random.Generator, setting: EnvironmentSetting) -> Iterator[tuple[Any, Any]]:
         while True:
             yield rng.random((30, setting.arms, setting.dim)) / 2, rng.random((30, setting.arms))
 
@@ -132,7 +132,7 @@ def test_mistakes_are_named(parts: list[Any], told: str) -> None:
 
 
 def test_negative_means_of_the_identity_are_avoided_by_turning_arms_round() -> None:
-    setting = Setting(get_link("identity"), 3, 4, 100, 2.0)
+    setting = EnvironmentSetting(get_link("identity"), 3, 4, 100, 2.0)
     contexts = np.random.default_rng(2).standard_normal((50, 4, 3)) / 4
     theta = np.array([0.0, 0.0, 2.0])
     rounds = setting.rounds(contexts.copy(), theta)
@@ -147,7 +147,7 @@ def test_an_unknown_kind_lists_the_known_ones() -> None:
 
 
 def test_a_name_belongs_to_one_module() -> None:
-    def theirs(rng: np.random.Generator, setting: Setting) -> Iterator[Any]:
+    def theirs(rng: np.random.Generator, setting: EnvironmentSetting) -> Iterator[Any]:
         yield None
 
     with pytest.raises(InvalidInput, match=r"'ball' is registered by tacit\.environments\.synthetic already"):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tacit.environments import Block, Environment, Setting, make_environment
+from tacit.environments import Block, Environment, EnvironmentSetting, make_environment
 from tacit.environments.synthetic import SHIFT_SCALE, assouad_theta, uniform_ball
 from tacit.errors import InvalidInput
 from tacit.glm.links import LINKS, get_link
@@ -112,7 +112,7 @@ def test_rewards_have_the_mean_of_the_link(link: str) -> None:
 def test_the_largest_reward_is_the_links_unless_given() -> None:
     found = {link: world(link=link, theta_norm=1.5).setting.largest_reward for link in LINKS}
     assert found == {"logistic": 1.0, "probit": 1.0, "identity": 1.5, "log": 18.0}  # ceil(4.48 + 6 * 2.12)
-    assert Setting(get_link("log"), 3, 6, 400, 1.5, reward_bound=5.0).largest_reward == 5.0
+    assert EnvironmentSetting(get_link("log"), 3, 6, 400, 1.5, reward_bound=5.0).largest_reward == 5.0
 
 
 @pytest.mark.parametrize("link", list(LINKS))
@@ -189,4 +189,4 @@ def test_bad_settings_are_refused(changes: dict[str, object], told: str) -> None
 @pytest.mark.parametrize("bound", [0.0, -1.0, math.nan])
 def test_a_bad_reward_bound_is_refused(bound: float) -> None:
     with pytest.raises(InvalidInput, match="reward_bound"):
-        Setting(get_link("probit"), 3, 6, 400, 2.0, reward_bound=bound)
+        EnvironmentSetting(get_link("probit"), 3, 6, 400, 2.0, reward_bound=bound)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.contracts.links import link_called
 
-from tacit.estimation.gradient import clipped_gradient_sum, gradient_grid
+from tacit.estimation.plan import clipped_gradient_sum, gradient_grid
 from tacit.estimation.sensitivity import gradient_diameter
+from tacit.glm.likelihood import evaluate
 from tacit.glm.links import LINKS, Link
-from tacit.glm.loss import evaluate
 from tacit.glm.rows import ALL_ROWS, RowBuffer, Selection
 from tacit.typing import ByteArray, FloatArray, count
 

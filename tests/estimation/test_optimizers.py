@@ -13,8 +13,8 @@ from tacit.estimation import (
     NoisyGradientDescent,
     NoisyNewton,
     PrivateOptimizer,
-    Problem,
     PublicView,
+    Regression,
     estimate,
 )
 from tacit.glm.likelihood import fit
@@ -25,15 +25,15 @@ from tacit.privacy import Budget, BudgetExceeded, FastNoise, GaussianRelease, Le
 from tacit.privacy.noise import Shape
 from tacit.typing import FloatArray
 
-PROBLEM = Problem(LINKS["logistic"], dim=3, theta_bound=2.0)
-Maker = Callable[[Problem, float], PrivateOptimizer]
+PROBLEM = Regression(LINKS["logistic"], dim=3, theta_bound=2.0)
+Maker = Callable[[Regression, float], PrivateOptimizer]
 
 
-def _newton(problem: Problem, mu: float) -> PrivateOptimizer:
+def _newton(problem: Regression, mu: float) -> PrivateOptimizer:
     return NoisyNewton(problem, mu)
 
 
-def _descent(problem: Problem, mu: float) -> PrivateOptimizer:
+def _descent(problem: Regression, mu: float) -> PrivateOptimizer:
     return NoisyGradientDescent.planned(problem, mu, 400)
 
 
@@ -122,7 +122,7 @@ def _consistent(samples: FloatArray, sd: float) -> bool:
 
 
 def test_newton_adds_the_noise_it_states() -> None:
-    problem = Problem(LINKS["logistic"], dim=3, theta_bound=500.0, ridge=10.0)
+    problem = Regression(LINKS["logistic"], dim=3, theta_bound=500.0, ridge=10.0)
     optimizer = NoisyNewton(problem, 0.7, steps=1)
     view = PublicView(np.zeros(3), np.zeros((3, 3)))
     released = -10.0 * np.array([_theta(optimizer, NOTHING, view, seed) for seed in range(500)]).ravel()
@@ -133,7 +133,7 @@ def test_newton_adds_the_noise_it_states() -> None:
 
 
 def test_descent_adds_the_noise_it_states() -> None:
-    problem = Problem(LINKS["logistic"], dim=3, theta_bound=500.0, ridge=0.0)
+    problem = Regression(LINKS["logistic"], dim=3, theta_bound=500.0, ridge=0.0)
     optimizer = NoisyGradientDescent(problem, 0.7, public_count=100_000, steps=2)
     view = PublicView(np.zeros(3))
     # The average of theta_0 = 0 and theta_1 is half the first noisy move.
@@ -147,7 +147,7 @@ def test_descent_adds_the_noise_it_states() -> None:
 
 def test_every_step_has_fresh_noise() -> None:
     """Exactly preconditioned, the mean of m iterates has the noise of one release at the whole budget."""
-    problem = Problem(LINKS["identity"], dim=3, theta_bound=300.0, reward_bound=1.0, ridge=1.0)
+    problem = Regression(LINKS["identity"], dim=3, theta_bound=300.0, reward_bound=1.0, ridge=1.0)
     selection = _rows(2)
     features = selection.rows.features
     view = PublicView(np.zeros(3), features.T @ features)
@@ -170,7 +170,7 @@ def _loss(link: Link, selection: Selection, theta: FloatArray) -> float:
     return float(np.sum(link.antiderivative(z) - link.antiderivative(0.0) - selection.rows.rewards * z))
 
 
-def _unbalanced(problem: Problem, selection: Selection, ellipsoid: Ellipsoid | None, theta: FloatArray) -> float:
+def _unbalanced(problem: Regression, selection: Selection, ellipsoid: Ellipsoid | None, theta: FloatArray) -> float:
     """Distance of minus the gradient from the cone of the normals of ball and ellipsoid, where theta is on them."""
     features, rewards = selection.rows.features, selection.rows.rewards
     gradient = features.T @ (problem.link.mean(features @ theta) - rewards) + problem.ridge * theta
@@ -188,7 +188,7 @@ def test_newton_without_noise_finds_the_maximum_likelihood(name: str, kind: str)
     region = Ellipsoid(np.array([0.1, 0.1, 0.0]), np.diag([4.0, 1.0, 2.0]), 0.4)
     ellipsoid = region if kind in ("ellipsoid", "both") else None
     selection, radius = _rows(3), 0.4 if kind in ("ball", "both") else 5.0
-    problem, features = Problem(LINKS[name], 3, radius, ridge=0.5), selection.rows.features
+    problem, features = Regression(LINKS[name], 3, radius, ridge=0.5), selection.rows.features
     inside = fit(name, features, selection.rows.rewards, ridge=0.5, ball_radius=radius).theta
     precision = (features * LINKS[name].derivative(features @ inside)[:, None]).T @ features
     view = PublicView(np.zeros(3), 1.5 * precision, ellipsoid=ellipsoid)
@@ -219,7 +219,7 @@ def test_few_newton_steps_suffice_from_a_warm_start() -> None:
 @pytest.mark.parametrize("steps", [100, 2500, 40_000])
 def test_descent_without_noise_keeps_the_lemmas_rate(steps: int) -> None:
     """Loss gap at most D^2 / (2 eta T) + eta L^2 / 2 = 3 D L / (2 sqrt T), and theta near the optimum."""
-    problem = Problem(LINKS["logistic"], 3, 2.0, ridge=0.0)
+    problem = Regression(LINKS["logistic"], 3, 2.0, ridge=0.0)
     selection = _rows(5, size=100)
     best = _fitted(selection, 0.0)
     optimizer = NoisyGradientDescent(problem, math.inf, 100, steps)
@@ -243,7 +243,7 @@ def test_utility_improves_with_budget(make: Maker) -> None:
 @pytest.mark.parametrize("mu", [0.01, 10.0])
 def test_constraints_hold_whatever_the_noise(make: Maker, mu: float) -> None:
     region = Ellipsoid(np.array([0.9, 0.1, 0.0]), np.diag([40.0, 1.0, 2.0]), 0.5)
-    rows, problem = _rows(7), Problem(LINKS["logistic"], 3, 1.0)
+    rows, problem = _rows(7), Regression(LINKS["logistic"], 3, 1.0)
     for seed in range(10):
         theta = _theta(make(problem, mu), rows, _view(rows, region), seed)
         assert np.linalg.norm(theta) <= 1.0 + 1e-9
@@ -315,7 +315,7 @@ def test_under_exact_noise_the_estimate_is_a_function_of_grid_values(make: Maker
 
 
 def test_sharp_problems_draw_less_for_the_same_mu(make: Maker) -> None:
-    sharp = Problem(LINKS["logistic"], 3, 2.0, sharp=True)
+    sharp = Regression(LINKS["logistic"], 3, 2.0, sharp=True)
     noise = FastNoise(np.random.default_rng(0))
     plain, less = make(PROBLEM, 1.0).release(noise, "x"), make(sharp, 1.0).release(noise, "x")
     assert less.event.mu == pytest.approx(plain.event.mu)
@@ -348,7 +348,7 @@ def test_refuses_bad_plans_and_calls() -> None:
     with pytest.raises(ValueError, match="public_count must be >= 1"):
         NoisyGradientDescent.planned(PROBLEM, 1.0, 0)
     with pytest.raises(ValueError, match="ridge must be"):
-        Problem(LINKS["logistic"], 3, 1.0, ridge=-1.0)
+        Regression(LINKS["logistic"], 3, 1.0, ridge=-1.0)
     rows, noise = _rows(13), NoNoise()
     newton = NoisyNewton(PROBLEM, math.inf)
     with pytest.raises(ValueError, match="precision must be given"):

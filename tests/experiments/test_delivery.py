@@ -9,7 +9,7 @@ import pytest
 from tests.experiments.test_runner import experiment, timeless
 
 import tacit
-from tacit.environments import NEVER, Block, Setting
+from tacit.environments import NEVER, Block, EnvironmentSetting
 from tacit.environments.arrivals import ArrivalKind
 from tacit.errors import InvalidInput
 from tacit.experiments.results import RunResult, row, with_gains
@@ -17,7 +17,7 @@ from tacit.experiments.runner import Delivery, prepare, run_all, run_once
 from tacit.experiments.tables import simulation
 from tacit.glm.links import get_link
 
-SETTING = Setting(get_link("logistic"), 2, 2, 8, 1.0)
+SETTING = EnvironmentSetting(get_link("logistic"), 2, 2, 8, 1.0)
 
 
 class Diary:

@@ -19,7 +19,7 @@ from tacit import extensions
 from tacit.cli.app import app
 from tacit.environments import registry
 from tacit.errors import InvalidInput
-from tacit.experiments.results import Journal
+from tacit.experiments.results import RunJournal
 from tacit.experiments.runner import run_all
 from tacit.extensions import load_again, load_modules
 
@@ -99,13 +99,13 @@ def test_an_edit_reaches_workers_that_are_still_there(write: Writer) -> None:
 def test_a_journal_does_not_find_runs_of_an_edited_module(write: Writer, tmp_path: Path) -> None:
     journal, text = tmp_path / "journal.jsonl", write(0.25).read_text()
     run_all([OWN], runs=1, seed=0, journal=journal)
-    assert Journal(journal).find(OWN, 0, 0) is not None
+    assert RunJournal(journal).find(OWN, 0, 0) is not None
     forget("own_worlds")
     write(0.125)
-    assert Journal(journal).find(OWN, 0, 0) is None
+    assert RunJournal(journal).find(OWN, 0, 0) is None
     forget("own_worlds")
     (tmp_path / "own_worlds.py").write_text(text)
-    assert Journal(journal).find(OWN, 0, 0) is not None
+    assert RunJournal(journal).find(OWN, 0, 0) is not None
 
 
 def test_a_file_is_imported_by_its_path(write: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

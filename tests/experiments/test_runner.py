@@ -12,7 +12,7 @@ import pytest
 from tacit.errors import InvalidInput
 from tacit.experiments import results as journals
 from tacit.experiments import runner
-from tacit.experiments.results import CURVE_POINTS, Journal, Row, RunResult, curve_rounds, regret_curve, row
+from tacit.experiments.results import CURVE_POINTS, Row, RunJournal, RunResult, curve_rounds, regret_curve, row
 from tacit.experiments.runner import prepare, run_all, run_once
 from tacit.experiments.spec import Experiment, for_each_epsilon
 
@@ -185,7 +185,7 @@ def test_a_torn_line_costs_one_run_only(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_journal_tells_experiments_apart(tmp_path: Path, change: dict[str, object]) -> None:
     journal = tmp_path / "journal.jsonl"
     run_all([experiment()], runs=1, seed=0, journal=journal)
-    kept = Journal(journal)
+    kept = RunJournal(journal)
     assert kept.find(experiment(), 0, 0) is not None
     assert kept.find(experiment(**change), 0, 0) is None
     assert kept.find(experiment(), 1, 0) is None
@@ -196,7 +196,7 @@ def test_a_journal_of_other_sources_is_not_used(tmp_path: Path, monkeypatch: pyt
     journal = tmp_path / "journal.jsonl"
     run_all([experiment()], runs=1, seed=0, journal=journal)
     monkeypatch.setattr(journals, "source_digest", lambda: "another version")
-    assert Journal(journal).find(experiment(), 0, 0) is None
+    assert RunJournal(journal).find(experiment(), 0, 0) is None
 
 
 def test_bad_settings_stop_before_the_first_run() -> None:

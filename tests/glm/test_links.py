@@ -6,14 +6,12 @@ What every link must satisfy is in ``tacit.testing``.
 from __future__ import annotations
 
 import math
-from typing import get_args
 
 import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
 from tacit.errors import InvalidInput
-from tacit.glm.link_names import LinkName
 from tacit.glm.links import LINKS, Link, get_link
 
 
@@ -89,17 +87,17 @@ def test_refuses_bad_theta_bound(link: Link, bound: float) -> None:
 def test_rewards_are_quantiles_of_their_distribution() -> None:
     uniforms = np.random.default_rng(3).random(2_000)
     rates = np.exp(np.linspace(-3.0, 3.0, 7))[:, None]
-    counts = LINKS["log"].sample_rewards(np.log(rates), 1e6, uniforms)
+    counts = LINKS["log"].draw_rewards(LINKS["log"].mean(np.log(rates)), 1e6, uniforms)
     np.testing.assert_array_equal(counts, stats.poisson.ppf(uniforms, rates))
-    assert LINKS["log"].sample_rewards(2.0, 4.0, 0.999) == 4.0  # clipped
-    clicks = LINKS["probit"].sample_rewards([0.3, 0.3], 2.0, [0.3, 0.31])
+    assert LINKS["log"].draw_rewards(LINKS["log"].mean(2.0), 4.0, 0.999) == 4.0  # clipped
+    clicks = LINKS["probit"].draw_rewards(LINKS["probit"].mean([0.3, 0.3]), 2.0, [0.3, 0.31])
     assert list(clicks) == [2.0, 0.0]  # mu / R = 0.309
 
 
 @pytest.mark.parametrize("z", [6.6, 30.0, 700.0])
 def test_counts_too_large_to_sample_are_refused(z: float) -> None:
     with pytest.raises(ValueError, match="above 700"):
-        LINKS["log"].sample_rewards(z, 1e9, 0.5)
+        LINKS["log"].draw_rewards(LINKS["log"].mean(z), 1e9, 0.5)
     with pytest.raises(InvalidInput, match=r"theta_norm must be at most 6\.55"):
         LINKS["log"].simulated_reward_bound(z)
 
@@ -108,10 +106,6 @@ def test_variance_bounds() -> None:
     assert LINKS["logistic"].variance_bound([0.0], 2.0) == pytest.approx(0.5 * 1.5)
     assert LINKS["identity"].variance_bound([-1.0, 0.5, 3.0], 2.0) == pytest.approx([0.0, 0.75, 0.0])
     assert LINKS["log"].variance_bound([0.0, 3.0], 4.0) == pytest.approx([1.0, 4.0])
-
-
-def test_the_command_lines_names_are_the_links() -> None:
-    assert get_args(LinkName) == tuple(LINKS)
 
 
 def test_links_are_read_only(link: Link) -> None:
@@ -127,8 +121,7 @@ def test_unknown_name_lists_what_is_possible(link: Link) -> None:
         get_link("logit")
 
 
-def test_rewards_by_score_are_those_by_mean(link: Link) -> None:
-    scores, uniforms = np.array([-0.5, 0.0, 0.7])[:, np.newaxis], np.linspace(0.1, 0.9, 5)
-    rewards = link.sample_rewards(scores, 1.0, uniforms)
-    assert rewards.shape == (3, 5)
-    np.testing.assert_array_equal(rewards, link.draw_rewards(link.mean(scores), 1.0, uniforms))
+def test_means_and_uniform_numbers_are_broadcast(link: Link) -> None:
+    means, uniforms = link.mean(np.array([-0.5, 0.0, 0.7])), np.linspace(0.1, 0.9, 5)
+    rewards = link.draw_rewards(means[:, np.newaxis], 1.0, uniforms)
+    assert rewards.tolist() == [[float(link.draw_rewards(mean, 1.0, u)) for u in uniforms] for mean in means]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tacit.glm.likelihood import Expansion, evaluate
 from tacit.glm.links import LINKS
-from tacit.glm.loss import Expansion, evaluate
 from tacit.glm.rows import ALL_ROWS, RowBuffer, Selection, rows_of, selected
 from tacit.typing import FloatArray, count
 

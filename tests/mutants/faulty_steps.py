@@ -8,15 +8,15 @@ import numpy as np
 
 from tacit.audit.worlds import copied
 from tacit.policies.baselines.joint_linucb import JointLinUcb
-from tacit.policies.steps import ArraySteps
+from tacit.policies.steps import Steps
 from tacit.policies.stream import StreamGLM
 from tacit.policies.stream.steps import StreamState
-from tacit.privacy.continual import StreamConstants
+from tacit.privacy.continual import MechanismConstants
 from tacit.typing import FloatArray, IntArray
 
 
-def _right(policy: Any) -> ArraySteps:
-    steps: ArraySteps = policy.steps
+def _right(policy: Any) -> Steps:
+    steps: Steps = policy.steps
     return steps
 
 
@@ -38,7 +38,7 @@ def moved_by_a_reward(state: Any, memos: FloatArray, rewards: FloatArray) -> Non
 
 def not_rounded(state: StreamState, memos: FloatArray, rewards: FloatArray) -> None:
     """`stream-glm` adds rows to the leaf as they are."""
-    _STREAM.learn(state._replace(stream=state.stream._replace(constants=StreamConstants(0.0))), memos, rewards)
+    _STREAM.learn(state._replace(stream=state.stream._replace(constants=MechanismConstants(0.0))), memos, rewards)
 
 
 def in_both_orders(state: StreamState, memos: FloatArray, rewards: FloatArray) -> None:

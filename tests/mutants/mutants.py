@@ -15,7 +15,7 @@ from tacit.policies import persistence
 from tacit.policies.baselines.joint_linucb import JointLinUcb
 from tacit.policies.decision import Pending
 from tacit.policies.joint import JointGLM
-from tacit.policies.one_life import OneLife
+from tacit.policies.one_life import PolicyLife
 from tacit.policies.stream import StreamGLM
 from tests.mutants import faults, faulty_steps
 from tests.mutants.checks import CHECKS
@@ -119,7 +119,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         lambda: (
             (persistence, "register", lambda token: None),
             (persistence, "_mark", lambda path, token: None),
-            (OneLife, "go_on", lambda self: None),
+            (PolicyLife, "go_on", lambda self: None),
         ),
     ),
     Mutant(
@@ -293,7 +293,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "copies of a private policy go on",
         "copies",
         "goes on",
-        lambda: ((OneLife, "refuse_copies", lambda self, how: None),),
+        lambda: ((PolicyLife, "refuse_copies", lambda self, how: None),),
     ),
     Mutant(
         "batch-refused",

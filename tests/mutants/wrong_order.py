@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.estimation import descent, newton
-from tacit.estimation.plan import Problem, gradient_sum
+from tacit.estimation import optimizers
+from tacit.estimation.plan import Regression, gradient_sum
 from tacit.glm.rows import Selection
 from tacit.typing import FloatArray
 
@@ -24,10 +24,10 @@ class PullBeforeSum:
 
     def changes(self) -> tuple[tuple[Any, str, Any], ...]:
         """What to change."""
-        sums = tuple((module, "gradient_sum", self._gradient_sum) for module in (newton, descent))
-        return *sums, (newton, "newton_step", self._newton_step), (descent, "descent_step", self._descent_step)
+        names = ("gradient_sum", "newton_step", "descent_step")
+        return tuple((optimizers, name, getattr(self, f"_{name}")) for name in names)
 
-    def _gradient_sum(self, problem: Problem, rows: Selection, theta: FloatArray, grid: float) -> FloatArray:
+    def _gradient_sum(self, problem: Regression, rows: Selection, theta: FloatArray, grid: float) -> FloatArray:
         self._exact = gradient_sum(problem, rows, theta, grid)
         return self._exact
 

@@ -9,7 +9,7 @@ import pytest
 
 from tacit.errors import InvalidInput
 from tacit.policies.baselines.local_glm import LocalConstants, LocalGLM
-from tacit.policies.publisher import Publisher
+from tacit.policies.log import Publisher
 from tacit.policies.registry import make_policy
 from tacit.privacy import continual
 from tacit.privacy.noise import ExactNoise
@@ -65,7 +65,7 @@ def test_contributions_off_the_grid_are_found(monkeypatch: pytest.MonkeyPatch) -
     open_stream, constants = continual.ContinualRelease.open, LocalGLM._constants
 
     def open_without_rounding(plan: continual.ContinualRelease) -> continual.Stream:
-        return open_stream(plan)._replace(constants=continual.StreamConstants(grid=0.0))
+        return open_stream(plan)._replace(constants=continual.MechanismConstants(grid=0.0))
 
     def without_rounding(policy: LocalGLM) -> LocalConstants:
         return constants(policy)._replace(grid=0.0)

@@ -10,7 +10,7 @@ import pytest
 
 import tacit
 from tacit.errors import AlreadyRewarded, CorruptState, InvalidInput
-from tacit.policies.log import Decided, Entry, Released, Rewarded, from_parts, to_parts
+from tacit.policies.log import Decided, LogEntry, Released, Rewarded, from_parts, to_parts
 from tacit.policies.policy import Policy
 from tacit.policies.registry import POLICIES
 from tacit.policies.state import flatten
@@ -30,17 +30,17 @@ def _walk(policy: Policy, count: int, seed: int = 3, first: int = 0) -> None:
             policy.update(*waiting.pop(int(rng.integers(len(waiting)))))
 
 
-def _logged(name: str, count: int, **changes: Any) -> tuple[Policy, Policy, list[Entry]]:
+def _logged(name: str, count: int, **changes: Any) -> tuple[Policy, Policy, list[LogEntry]]:
     """A policy, its twin from before the log began, and the log."""
     policy = make(name, **changes)
     _walk(policy, 40, seed=1)
-    twin, log = tacit.restore(policy.snapshot()), list[Entry]()
+    twin, log = tacit.restore(policy.snapshot()), list[LogEntry]()
     policy.keep_log(log.append)
     _walk(policy, count)
     return policy, twin, log
 
 
-def _through_json(entry: Entry) -> Entry:
+def _through_json(entry: LogEntry) -> LogEntry:
     """As a store would keep it."""
     header, arrays = to_parts(entry)
     return from_parts(json.loads(json.dumps(header)), {key: np.array(array) for key, array in arrays.items()})

@@ -12,7 +12,7 @@ import numpy as np
 from tacit.errors import ExpiredDecision, InvalidInput
 from tacit.features import Category, Number, Schema
 from tacit.policies.decision import Decision
-from tacit.policies.log import Entry
+from tacit.policies.log import LogEntry
 from tacit.policies.policy import Policy
 from tacit.policies.registry import POLICIES, make_policy, policy_class
 from tacit.policies.state import flatten
@@ -122,9 +122,9 @@ class FaultyStore(Store):
         self.inner.close()
 
 
-def logged(name: str, count: int = 60, **changes: Any) -> tuple[Policy, list[Entry]]:
+def logged(name: str, count: int = 60, **changes: Any) -> tuple[Policy, list[LogEntry]]:
     """A policy and everything that it logged: decisions one by one and in groups, rewards, some given up."""
-    policy, log = make_policy(name, **arguments(name, **changes)), list[Entry]()
+    policy, log = make_policy(name, **arguments(name, **changes)), list[LogEntry]()
     policy.keep_log(log.append)
     walk(policy, count)
     return policy, log

@@ -16,8 +16,19 @@ import pytest
 from tacit.errors import ServiceUnavailable
 from tacit.service.load import generator
 from tacit.service.load.connection import Connection, Reply, call, request
-from tacit.service.load.generator import ARMS, DIM, Job, Latency, Load, batches, cpu_seconds, generate, pairs, summary
-from tacit.service.load.measurement import Bench, Plan, Trial, batch_row, pairs_row, syncs_per_second
+from tacit.service.load.generator import (
+    ARMS,
+    DIM,
+    Latency,
+    Load,
+    LoadJob,
+    batches,
+    cpu_seconds,
+    generate,
+    pairs,
+    summary,
+)
+from tacit.service.load.measurement import Bench, LoadPlan, Trial, batch_row, pairs_row, syncs_per_second
 from tacit.service.load.servers import ServerProcess, TacitServer, echo_server
 
 ANSWERS = """
@@ -90,7 +101,7 @@ def test_a_batch_has_as_many_decisions_as_it_should(size: int) -> None:
 
 
 def test_the_echo_is_measured(echo: ServerProcess) -> None:
-    load = generate(Job(echo.port, echo.pid, "key", connections=2, seconds=1.0))
+    load = generate(LoadJob(echo.port, echo.pid, "key", connections=2, seconds=1.0))
     assert load.per_second > 0.0
     assert len(load.calls) == 2
     assert 0.0 < load.whole.p50 <= load.whole.p99
@@ -110,7 +121,7 @@ def test_the_warm_up_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
         return (time.perf_counter(),)
 
     monkeypatch.setattr(generator, "connect", connect)
-    job = Job(1, os.getpid(), "key", connections=2, seconds=0.3)
+    job = LoadJob(1, os.getpid(), "key", connections=2, seconds=0.3)
     load = asyncio.run(generator._measured(job, slowly, warm_up=0.3))
     assert 0.0 < load.per_second <= 2 * (100.0 + 1.0 / 0.3)
 
@@ -158,7 +169,7 @@ def test_a_server_that_fails_is_named_with_its_last_words(
         ServerProcess("a server", "-c", ANSWERS, kind, log=tmp_path / "log") as server,
         ThreadPoolExecutor(1) as pool,
     ):
-        bench = Bench(Plan(), print, tmp_path, server, service, pool)
+        bench = Bench(LoadPlan(), print, tmp_path, server, service, pool)
         with pytest.raises(ServiceUnavailable, match=f"a server failed: the server .*{words}"):
             bench.load(server, connections=1)
     with pytest.raises(ServiceUnavailable, match="nobody listens"):
@@ -226,8 +237,8 @@ def test_medians_and_shares_of_neighbours() -> None:
 
 
 def test_the_steps_of_a_plan_are_counted() -> None:
-    assert Plan((1, 16, 64), repeats=3, batch=50).steps == 21
-    assert Plan((1,), repeats=2, batch=0).steps == 4
+    assert LoadPlan((1, 16, 64), repeats=3, batch=50).steps == 21
+    assert LoadPlan((1,), repeats=2, batch=0).steps == 4
 
 
 def test_syncs_are_counted(tmp_path: Path) -> None:

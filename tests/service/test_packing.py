@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 import tacit
 from tacit.errors import CorruptState
-from tacit.policies.log import Abandoned, Decided, Entry, Released, Rewarded
+from tacit.policies.log import Abandoned, Decided, LogEntry, Released, Rewarded
 from tacit.policies.registry import POLICIES
 from tacit.service.packing import pack, pack_entry, pack_snapshot, unpack, unpack_entry, unpack_snapshot
 from tests.service.parts import SHUFFLED, STREAMED, logged, same_state
@@ -31,7 +31,7 @@ JSON = st.recursive(
 )
 
 
-def same_entry(first: Entry, second: Entry) -> bool:
+def same_entry(first: LogEntry, second: LogEntry) -> bool:
     """Equal values of equal kinds, arrays compared with their types."""
     if type(first) is not type(second):
         return False

@@ -14,7 +14,7 @@ from tacit.errors import CalibrationError, InvalidInput
 from tacit.privacy.gaussian import mu_from
 from tacit.shuffle.calibration import _calibrated, calibrate, epsilon_at, matrix_report
 from tacit.shuffle.domains import Ball, OuterProducts
-from tacit.shuffle.dominance import binomial_dominance
+from tacit.shuffle.guarantee import binomial_dominance
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import FloatArray
 

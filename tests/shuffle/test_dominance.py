@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 
 from tacit.privacy.gaussian import delta_from
-from tacit.shuffle.dominance import NO_GUARANTEE, binomial_dominance
+from tacit.shuffle.guarantee import NO_GUARANTEE, binomial_dominance
 from tacit.typing import FloatArray
 
 TAIL = 1e-9

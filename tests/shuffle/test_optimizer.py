@@ -7,10 +7,10 @@ import pytest
 
 from tacit.errors import InvalidInput
 from tacit.shuffle.analyzer import analyze
+from tacit.shuffle.calibration import paper_rounds
 from tacit.shuffle.domains import Ball, OuterProducts
 from tacit.shuffle.optimizer import definite_metric, gradient_descent
-from tacit.shuffle.paper import paper_rounds
-from tacit.shuffle.planning import BatchPlan, Request, plan_batch
+from tacit.shuffle.planning import BatchPlan, SumRequest, plan_batch
 from tacit.shuffle.randomizer import randomize
 from tacit.shuffle.shuffler import Shuffler
 from tacit.shuffle.sums import sample_sum
@@ -69,8 +69,8 @@ def exact_minimum(ridge: float) -> FloatArray:
 
 def planned(rounds: int) -> BatchPlan:
     requests = [
-        Request("matrix", OuterProducts(DIM), share=0.3),
-        Request("gradient", Ball(DIM), rounds, share=0.7),
+        SumRequest("matrix", OuterProducts(DIM), share=0.3),
+        SumRequest("gradient", Ball(DIM), rounds, share=0.7),
     ]
     return plan_batch(USERS, 1.0, 1e-6, requests)
 

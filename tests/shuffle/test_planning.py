@@ -9,11 +9,11 @@ from tacit.errors import BudgetExceeded, InvalidInput
 from tacit.privacy.gaussian import mu_from
 from tacit.shuffle.domains import Ball, OuterProducts
 from tacit.shuffle.messages import report_bytes
-from tacit.shuffle.planning import BatchAccounting, BatchPlan, Request, plan_batch
+from tacit.shuffle.planning import BatchAccounting, BatchPlan, SumRequest, plan_batch
 
 REQUESTS = [
-    Request("matrix", OuterProducts(5, 0.25), share=1.0),
-    Request("gradient", Ball(5), rounds=3, share=2.0),
+    SumRequest("matrix", OuterProducts(5, 0.25), share=1.0),
+    SumRequest("gradient", Ball(5), rounds=3, share=2.0),
 ]
 
 
@@ -69,7 +69,7 @@ def test_every_round_has_its_own_label() -> None:
 
 def test_a_batch_of_requests_needs_names() -> None:
     with pytest.raises(InvalidInput, match="different names"):
-        plan_batch(1_000, 1.0, 1e-6, [Request("a", Ball(2)), Request("a", Ball(2))])
+        plan_batch(1_000, 1.0, 1e-6, [SumRequest("a", Ball(2)), SumRequest("a", Ball(2))])
     with pytest.raises(InvalidInput, match="no release"):
         make("gaussian")["hessian"]
 

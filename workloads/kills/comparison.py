@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from tacit.errors import TacitError
-from tacit.policies.log import Abandoned, Decided, Entry, Released, Rewarded
+from tacit.policies.log import Abandoned, Decided, LogEntry, Released, Rewarded
 from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import restore
@@ -48,7 +48,7 @@ def compare(folder: Path, life: int, witnesses: Mapping[str, Witness]) -> None:
         store.close()
 
 
-def _compare_states(entries: list[Entry], first: bytes, host: Host, witness: Witness) -> None:
+def _compare_states(entries: list[LogEntry], first: bytes, host: Host, witness: Witness) -> None:
     """Integers and releases are those of a replay, to the bit, and so is every release that anybody has seen."""
     policy = restore(unpack_snapshot(first))
     releases = _replay(policy, entries)
@@ -63,7 +63,7 @@ def _compare_states(entries: list[Entry], first: bytes, host: Host, witness: Wit
     witness.expect(witness.explained <= set(releases.values()), "an estimate was explained that no replay has")
 
 
-def _replay(policy: Policy, entries: list[Entry]) -> dict[int, Hashable]:
+def _replay(policy: Policy, entries: list[LogEntry]) -> dict[int, Hashable]:
     """Apply a whole log; the estimates that there have been, by number of releases."""
     assert isinstance(policy, PrivatePolicy)
     count = 0
@@ -91,7 +91,7 @@ class _Contributions:
     owners: dict[int, int] = field(default_factory=dict)
     """By number of a reward: the decision that it was for."""
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: LogEntry) -> None:
         """Take the next entry of the log."""
         if isinstance(entry, Decided):
             self.rows |= {entry.first + place: memo[:DIM].tobytes() for place, memo in enumerate(entry.memos)}
@@ -106,7 +106,7 @@ class _Contributions:
             self.given_up.add(entry.decision)
 
 
-def _compare_contributions(entries: list[Entry], witness: Witness) -> None:
+def _compare_contributions(entries: list[LogEntry], witness: Witness) -> None:
     """Every acknowledged decision is in the log once with its arm; every acknowledged reward contributed once."""
     log = _Contributions()
     for entry in entries:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from tacit.errors import CorruptState
-from tacit.policies.log import Entry
+from tacit.policies.log import LogEntry
 from tacit.service.journal import PolicyJournal
 from tacit.service.packing import unpack_entry
 from tacit.service.sqlite_store import SQLiteStore
@@ -146,7 +146,7 @@ def first_snapshot(folder: Path, journal: str) -> bytes:
     return _first(folder, journal).read_bytes()
 
 
-def archived(folder: Path, journal: str, last: int) -> list[Entry]:
+def archived(folder: Path, journal: str, last: int) -> list[LogEntry]:
     """All entries of the log up to the number ``last``."""
     entries: dict[int, bytes] = {}
     for path in sorted(folder.glob(f"{journal}.*.log")):

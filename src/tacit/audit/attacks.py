@@ -1,22 +1,29 @@
-"""Attacks on whole policies: by everything that they release, and by nothing but the arms that others get."""
+"""Attacks on whole policies: replays of many pairs of neighbours, tests on all releases, and on others' arms alone.
+
+`replay_many` measures how far the releases of two neighbouring worlds lie apart, and compares that with the charge.
+`attack_policy` tells the worlds apart by everything that is released, `attack_by_probes` by nothing but arms.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 
-from tacit.audit.cases import Case
-from tacit.audit.rehearsal import audited_policy, fewer, life_of, private_class, usual_link
-from tacit.audit.replay import own_registry, play_both
+from tacit.audit.cases import BASE, Case
+from tacit.audit.joint_draws import DrawRecord
+from tacit.audit.rehearsal import SHORT_EPOCH, Life, audited_policy, fewer, life_of, private_class, usual_link
+from tacit.audit.replay import PairOutcome, own_registry, play_both, replay
 from tacit.audit.statistics import Samples
 from tacit.audit.worlds import (
     Adversary,
-    Row,
+    UserRow,
     World,
+    driven_world,
     largest_contribution,
     largest_gradient,
     make_world,
@@ -28,11 +35,14 @@ from tacit.typing import FloatArray
 _SETTING: Final = {"dim": 2, "theta_bound": 2.0}
 _PROBES: Final = 12
 _FEWEST_RUNS: Final = 10
+_FEWEST_PAIRS: Final = 12
+_BOUNDARIES: Final = (SHORT_EPOCH - 1, SHORT_EPOCH, 3 * SHORT_EPOCH - 1)
+"""Users whose rows wait at the end of an epoch, or open the next."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """How a policy is attacked: its options, how many users there are, who is replaced, by which rows."""
+    """An attack on a policy: its options, the number of users, the replaced user, and who chooses the two rows."""
 
     options: Mapping[str, Any]
     users: int
@@ -52,13 +62,14 @@ TARGETS: Final[Mapping[str, Target]] = MappingProxyType(
 )
 _ANY: Final = Target({"horizon": 12}, 12, 1, largest_contribution)
 NOTHING_SEEN: Final = Samples(np.empty(0), np.empty(0))
-"""Of a policy that releases nothing."""
+"""The samples of a policy that releases nothing."""
 
 
 def target_for(name: str, epsilon: float, delta: float, options: Mapping[str, Any]) -> Target | None:
-    """How a policy with this budget and these options is attacked; None where it releases nothing to attack.
+    """The attack on a policy with this budget and these options; None where the policy releases nothing.
 
-    One without a target of its own is attacked by its second user's row, in a life that a rehearsal found long enough.
+    A policy that `TARGETS` does not list is attacked by its second user's row, in a life that a rehearsal found long
+    enough.
     """
     if name in TARGETS and not options:
         return TARGETS[name]
@@ -81,7 +92,7 @@ def _terms(name: str, epsilon: float, delta: float) -> dict[str, Any]:
 
 
 def _swapped(adversary: Adversary) -> Adversary:
-    def rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[Row, Row]:
+    def rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[UserRow, UserRow]:
         first, second = adversary(policy, rng, arms)
         return second, first
 
@@ -122,9 +133,9 @@ def has_probes(name: str) -> bool:
 def attack_by_probes(
     case: Case, epsilon: float, delta: float, runs: int, seed: int, options: Mapping[str, Any] = MappingProxyType({})
 ) -> Samples:
-    """How many of the users after the replaced one get the first of two arms, which this one praised or not.
+    """Number of later users who get the first of two arms, which the replaced user praised in one of the worlds.
 
-    A black box: the attacker sees arms only.  Far from the best attack, since arms show little of the releases.
+    The attacker sees arms only.  Far from the best attack, since arms show little of the releases.
     """
     chosen, users = {"horizon": _PROBES + 1, **options}, _PROBES + 1
     if case.rehearsed:
@@ -149,3 +160,98 @@ def attack_by_probes(
 def _two_arms(dim: int) -> FloatArray:
     """Two axes; an arm and its opposite where there is one axis only."""
     return np.eye(2, dim) if dim > 1 else np.array([[1.0], [-1.0]])
+
+
+@dataclass
+class Replays:
+    """Results of replaying many pairs of neighbours: the worst ratio, how it came about, and all divergences."""
+
+    policy: str
+    epsilon: float
+    delta: float
+    pairs: int = 0
+    users: int = 0
+    """Decisions of the longest life."""
+    worst: float = 0.0
+    mu: float = 0.0
+    mu_charged: float = 0.0
+    adversary: str = ""
+    divergences: list[str] = field(default_factory=list)
+    kinds: dict[str, float] = field(default_factory=dict)
+    """Largest measured over charged, for each kind of charge."""
+    draws: list[tuple[DrawRecord, ...]] = field(default_factory=list)
+    """Noise of each pair, by kind, in units of its planned standard deviation."""
+    steps: float = math.inf
+
+    def add(self, outcome: PairOutcome, name: str) -> None:
+        """Take in the outcome of one more pair, which the adversary ``name`` chose."""
+        self.pairs += 1
+        self.draws.append(outcome.draws)
+        self.steps = min(self.steps, outcome.steps)
+        self.divergences += [f"{name}: {text}" for text in outcome.divergences]
+        for kind, ratio in outcome.kinds.items():
+            self.kinds[kind] = max(ratio, self.kinds.get(kind, 0.0))
+        if outcome.worst > self.worst:
+            self.worst, self.mu, self.mu_charged, self.adversary = outcome.worst, outcome.mu, outcome.mu_charged, name
+
+
+def replay_many(case: Case, pairs: int, epsilon: float, delta: float, seed: int = 0, **options: Any) -> Replays:
+    """Replay ``pairs`` neighbours, through all settings and adversaries in turn; fewer where lives must be long.
+
+    None at all where a rehearsal finds that nothing is ever released.
+    """
+    result = Replays(case.policy, epsilon, delta)
+    life = _life(case, {**_replay_terms(epsilon, delta), **case.setting(0), **options})
+    if life is not None:
+        result.users = life.users(case.users)
+        pairs = fewer(pairs, result.users, case.users, _FEWEST_PAIRS) if life.exercised else 0
+    with own_registry():
+        for index in range(pairs):
+            adversary = case.turn(index)
+            outcome = replay_one(case, index, adversary, epsilon, delta, seed, **options)
+            result.add(outcome, adversary.__name__)
+    return result
+
+
+def _replay_terms(epsilon: float, delta: float) -> dict[str, Any]:
+    return {**BASE, "epsilon": epsilon, "delta": delta, "seed": 0}
+
+
+def _life(case: Case, arguments: Mapping[str, Any]) -> Life | None:
+    """The life that a rehearsal finds for the policy; None where the case states it."""
+    return life_of(case.policy, arguments, fixed=case.own_horizon) if case.rehearsed else None
+
+
+def replay_one(
+    case: Case, index: int, adversary: Adversary, epsilon: float, delta: float, seed: int, **options: Any
+) -> PairOutcome:
+    """Replay pair number ``index`` of a case; some pairs are saved and loaded, decide in groups or are paid late."""
+    rng = np.random.default_rng([seed, index])
+    arguments = {**_replay_terms(epsilon, delta), **case.setting(index), **options}
+    life = _life(case, arguments)
+    arguments = {**(life.options if life else arguments), "seed": int(index)}
+    first, second = (audited_policy(case.policy, **arguments) for _ in range(2))
+    return replay(first, second, _world(case, index, first, adversary, rng, life), rng)
+
+
+def _world(
+    case: Case,
+    index: int,
+    policy: PrivatePolicy,
+    adversary: Adversary,
+    rng: np.random.Generator,
+    life: Life | None = None,
+) -> World:
+    users = case.users if life is None else life.users(case.users)
+    save_at = int(rng.integers(1, users)) if rng.random() < 0.125 else None
+    if case.driven:
+        # The first leaf of a later epoch has the longest column, and theta is no longer 0.
+        end = _BOUNDARIES[-1] if policy.setting.horizon is None else None
+        return driven_world(rng, policy, adversary, users=users, user=end, save_at=save_at)
+    late, group = case.absent and rng.random() < 0.35, 3 if case.groups and rng.random() < 0.25 else 1
+    boundary = policy.setting.horizon is None and policy.guarantee == "joint" and index % 2 == 0
+    user = int(rng.choice(_BOUNDARIES)) if boundary else None
+    if life is not None and users > case.users:
+        user = life.replaced(rng)
+    user = user if case.user is None else case.user
+    return make_world(rng, policy, adversary, users=users, late=late, user=user, save_at=save_at, group=group)

@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from tacit.audit.drives import exploring_rows, moving_rows
 from tacit.audit.rehearsal import audited_policy, private_class
 from tacit.audit.worlds import (
     ABSENT,
     ADVERSARIES,
     Adversary,
+    exploring_rows,
     largest_contribution,
     largest_gradient,
     late_rows,
+    moving_rows,
     opposite_rows,
     orthogonal_rows,
 )
@@ -35,11 +36,11 @@ class Case:
     absent: bool = True
     """Whether the guarantee covers rewards that come late or never."""
     adversaries: Sequence[Adversary] = ()
-    """Who chooses the two rows; all that there are by default."""
+    """Functions that choose the two rows, taken in turn; all of them by default."""
     driven: bool = False
-    """Whether the other users push the policy to where its bounds are attained (`tacit.audit.drives`)."""
+    """Whether the other users push the policy to where its bounds are attained (`tacit.audit.worlds`)."""
     user: int | None = None
-    """Whose row is replaced; drawn at random unless given."""
+    """The user whose row is replaced; drawn at random by default."""
     rehearsed: bool = False
     """Whether a rehearsal says how long lives are, and which horizon that takes (`tacit.audit.rehearsal`)."""
     own_horizon: bool = False
@@ -48,19 +49,21 @@ class Case:
 
     def turn(self, index: int) -> Adversary:
         """The adversary of pair number ``index``: all of them within the first few pairs."""
-        everybody = self.adversaries or (*ADVERSARIES, *(ABSENT if self.absent else ()))
-        return everybody[index % len(everybody)]
+        chosen = self._all_adversaries()
+        return chosen[index % len(chosen)]
 
     def setting(self, index: int) -> Mapping[str, Any]:
-        """Its setting: they move on by one with each round of adversaries, so that every two meet."""
-        everybody = len(self.adversaries or (*ADVERSARIES, *(ABSENT if self.absent else ())))
-        return self.settings[(index + index // everybody) % len(self.settings)]
+        """The setting of pair number ``index``: shifted by one after each round of adversaries, so that all combine."""
+        return self.settings[(index + index // len(self._all_adversaries())) % len(self.settings)]
+
+    def _all_adversaries(self) -> Sequence[Adversary]:
+        return self.adversaries or (*ADVERSARIES, *(ABSENT if self.absent else ()))
 
 
 BASE: Final = {"dim": 3, "link": "logistic", "theta_bound": 2.0}
-"""What settings leave open."""
+"""Options of every setting that does not state them."""
 _TERMS: Final = {**BASE, "epsilon": 4.0, "delta": 1e-5, "seed": 0}
-"""A budget, to see which settings are possible."""
+"""Options with a budget, to test which settings are possible."""
 _STREAMS: Final = (
     {"horizon": 40},
     {"horizon": None},
@@ -257,7 +260,7 @@ DRIVES: Final[Mapping[str, Sequence[Case]]] = MappingProxyType(
 
 
 def case_for(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> Case:
-    """How a policy is replayed; one without a case of its own in the ordinary settings of its kind.
+    """The case of a policy; policies that `CASES` does not list are replayed in the ordinary settings of their kind.
 
     ``options`` take the place of what the settings say; settings that do not go with them are left out.
     """

@@ -28,7 +28,7 @@ from tacit.typing import FloatArray, IntArray
 
 ARMS: Final = 6
 STATES: Final = (0, 1, 30, 150)
-"""Rounds after which states are looked at, whatever was released by then."""
+"""Rounds after which states are looked at, before or after releases."""
 _SHORTEST_LIFE: Final = 140
 _EARLY: Final = 23
 """The user who is replaced, or the number of decisions after a release at which one is."""
@@ -65,7 +65,7 @@ class Subject:
         return sorted({*STATES, *after, *between})
 
     def users(self) -> int:
-        """Decisions of a life that others' arms follow each of these releases in."""
+        """Number of decisions to play, such that arms are chosen after each of these releases."""
         return max(_SHORTEST_LIFE, self.releases[-1] + 2 * _EARLY if self.releases else 0)
 
     def replaced(self) -> list[int]:
@@ -187,7 +187,7 @@ def rewards_change_nothing_public(subject: Subject) -> int:
 
 
 class Neighbour(NamedTuple):
-    """What becomes of the replaced user's reward: what it is, and after how many decisions it comes (None: never)."""
+    """The replaced user's reward, and after how many decisions it comes (None: never)."""
 
     reward: float
     delay: int | None
@@ -197,17 +197,17 @@ PRESENT: Final = (Neighbour(1.0, 0), Neighbour(0.0, 0))
 NEIGHBOURS: Final = (PRESENT, (Neighbour(1.0, 0), Neighbour(1.0, 7)), (Neighbour(0.0, None), Neighbour(1.0, 0)))
 """Pairs of worlds: another reward, a late one, one that never comes; arms differ in all of them."""
 _VALUES: Final = frozenset({"stream.mechanism.observed"})
-"""A stream's whole numbers are releases themselves."""
+"""Whole numbers of a stream that are releases themselves, and may differ."""
 
 _Both = Callable[[Callable[[int, Policy], Any]], list[Any]]
-"""Does the same in both worlds, and returns what comes of it."""
+"""Calls a function in both worlds, and returns both results."""
 
 
 def clocks_tell_nothing(subject: Subject) -> int:
-    """Number and time of releases are the same in neighbouring worlds, whatever rewards are, late or missing.
+    """Number and time of releases are the same in neighbouring worlds, for other, late and missing rewards alike.
 
-    The same noise, one row replaced: all public integers, which is where clocks and counters are, and the ledger agree
-    after every call.  Those that follow the *values* of releases, which differ here, are left out
+    With equal noise and one row replaced, the ledger and all public integers, which is where clocks and counters are,
+    agree after every call.  Integers that follow the *values* of releases, which differ here, are left out
     (``follows_releases``); `the_same_releases_look_the_same` is about them.
     """
     for replaced, pair in _pairs(subject):
@@ -236,7 +236,7 @@ def the_same_releases_look_the_same(subject: Subject) -> int:
 
 
 def _pairs(subject: Subject) -> list[tuple[int, tuple[Neighbour, ...]]]:
-    """Who is replaced, and how; in the local model the number of reports is not protected, and none is missing."""
+    """Replaced users and pairs of neighbours; in the local model rewards come at once, since their time is public."""
     neighbours = NEIGHBOURS[:1] if subject.make().guarantee == "local" else NEIGHBOURS
     return [(replaced, pair) for replaced in subject.replaced() for pair in neighbours]
 
@@ -253,7 +253,7 @@ def _lives(
     contexts, rewards = _rounds(worlds[0], users, seed=31)
     other = contexts.copy()
     other[replaced] = 0.3 * contexts[replaced - 1][::-1]
-    # Everybody's rewards may be late or missing where the replaced user's may.
+    # All rewards may be late or missing where the replaced user's may.
     always = all(neighbour.delay == 0 for neighbour in pair)
     late = np.random.default_rng(32).choice([0, 0, 0, 0, 1, 5, users], users)
     due: tuple[dict[int, list[tuple[int, float]]], ...] = ({}, {})
@@ -353,7 +353,7 @@ def _public(policy: Policy) -> dict[str, bytes]:
 
 
 def _clocks(policy: Policy) -> dict[str, bytes]:
-    """What of it are whole numbers that do not follow the values of releases, and the ledger."""
+    """Public whole numbers that do not follow the values of releases, and the ledger."""
     public, driven = _public(policy), _private(policy).follows_releases | _VALUES
     kinds = {path: array.dtype.kind for path, array in public_part(policy.state).items()}
     return {field: public[field] for field in public if kinds.get(field, "i") in "iu" and field not in driven}

@@ -52,7 +52,7 @@ from scipy.stats import beta, chi2
 from tacit._validate import integer_at_least, positive_or_inf, probability
 from tacit.typing import FloatArray, IntArray
 
-Record = tuple[str, FloatArray]
+DrawRecord = tuple[str, FloatArray]
 """Kind of a release, and its noise in units of the planned standard deviation; a matrix is one release per line."""
 
 FAILURE: Final = 1e-6
@@ -63,7 +63,7 @@ _SAME: Final = 1e-15
 
 
 def joint_findings(
-    runs: Sequence[Sequence[Record]], *, failure: float = FAILURE, lags: int = LAGS, steps: float = math.inf
+    runs: Sequence[Sequence[DrawRecord]], *, failure: float = FAILURE, lags: int = LAGS, steps: float = math.inf
 ) -> list[str]:
     """What speaks against independent N(0, 1) noise in all releases of all runs; empty when nothing does.
 
@@ -132,7 +132,7 @@ class _Table:
         return f"coordinate {index} of one" if index < self.split else f"coordinate {index - self.split} of the other"
 
 
-def _groups(runs: Sequence[Sequence[Record]]) -> list[_Group]:
+def _groups(runs: Sequence[Sequence[DrawRecord]]) -> list[_Group]:
     lines: dict[tuple[str, int], list[list[tuple[int, FloatArray]]]] = {}
     for number, run in enumerate(runs):
         time = 0
@@ -206,7 +206,7 @@ def _table_findings(table: _Table, level: float, *, combined: bool) -> Iterator[
 
 
 def _scale_findings(table: _Table, level: float) -> Iterator[str]:
-    """Of each column, of all together, and means against a constant column."""
+    """Findings about the scale of each column and of all together, and about their means."""
     squares, n = np.sum(table.values**2, axis=0), table.lines
     low, high = _scale_range(n, level)
     scales = np.sqrt(squares / n)

@@ -17,8 +17,8 @@ from scipy.stats import binom
 
 from tacit.audit.statistics import Samples
 from tacit.audit.worlds import copied, unit
-from tacit.estimation.newton import NoisyNewton
-from tacit.estimation.plan import Problem, gradient_sum
+from tacit.estimation.optimizers import NoisyNewton
+from tacit.estimation.plan import Regression, gradient_sum
 from tacit.glm.links import get_link
 from tacit.glm.rows import ALL_ROWS, Selection, rows_of
 from tacit.linalg.packing import packed
@@ -115,7 +115,7 @@ def attack_stream(factorization: str) -> Attack:
 
 
 def _responses(plan: ContinualRelease) -> tuple[FloatArray, FloatArray]:
-    """What a unit in one leaf, or in one draw of noise, adds to each release: column by column."""
+    """Response of each release to a unit in one leaf or in one draw of noise, column by column."""
     units = np.eye(LEAVES)[:, :, np.newaxis] * np.ones(3)
     by_leaf = np.array([_release_runs(plan, unit, np.zeros((1, LEAVES, 3)))[0, :, 0] for unit in units]).T
     return by_leaf, _release_runs(plan, np.zeros((LEAVES, 3)), units)[:, :, 0].T
@@ -123,7 +123,7 @@ def _responses(plan: ContinualRelease) -> tuple[FloatArray, FloatArray]:
 
 def attack_gradient(epsilon: float, delta: float, runs: int, rng: np.random.Generator) -> Samples:
     """The optimizer's gradient sum at a theta of norm S: the two rows whose gradients lie furthest apart."""
-    problem = Problem(get_link("logistic"), 2, 2.0, sharp=True)
+    problem = Regression(get_link("logistic"), 2, 2.0, sharp=True)
     optimizer, source = NoisyNewton(problem, mu_from(epsilon, delta), steps=1), FastNoise(rng)
     release = optimizer.release(source)
     Ledger(Budget(epsilon, delta)).charge(release.event)
@@ -138,8 +138,8 @@ def attack_gradient(epsilon: float, delta: float, runs: int, rng: np.random.Gene
     return Samples(first, second)
 
 
-def _furthest_rows(problem: Problem) -> list[tuple[FloatArray, float]]:
-    """By brute force over directions and extreme rewards, at theta = (S, 0)."""
+def _furthest_rows(problem: Regression) -> list[tuple[FloatArray, float]]:
+    """The two rows whose gradients at theta = (S, 0) lie furthest apart, by brute force over directions and rewards."""
     turns = np.repeat(np.linspace(0.0, 2.0 * math.pi, 181), 2)
     rewards = np.tile([0.0, problem.reward_bound], 181)
     features = np.stack([np.cos(turns), np.sin(turns)], axis=1)

@@ -17,8 +17,8 @@ import numpy as np
 from tacit.audit.worlds import allowed, unit
 from tacit.errors import BudgetExceeded, InvalidInput
 from tacit.policies.continual_policy import ContinualPolicy
+from tacit.policies.log import Publisher
 from tacit.policies.private_policy import PrivatePolicy
-from tacit.policies.publisher import Publisher
 from tacit.policies.registry import policy_class, policy_names
 from tacit.privacy.continual import Stream, leaf_is_due
 from tacit.shuffle.messages import Aggregate
@@ -50,18 +50,18 @@ def private_class(name: str) -> type[PrivatePolicy]:
 
 
 def usual_link(name: str) -> str:
-    """The link of a policy's settings that state none: logistic where it takes that."""
+    """The link of settings that state none: logistic if the policy supports it, else its first one."""
     links = private_class(name).links
     return "logistic" if "logistic" in links else next(iter(links))
 
 
 def audited_policies() -> list[str]:
-    """All private policies, those that were registered from outside included."""
+    """Names of all private policies, those registered from outside included."""
     return [name for name in policy_names() if issubclass(policy_class(name), PrivatePolicy)]
 
 
 def audited_policy(name: str, **arguments: Any) -> PrivatePolicy:
-    """A policy whose epochs, if it has such, are so short that a replay passes through several."""
+    """Make a policy whose first epoch is short, so that a replay passes through several epochs."""
     return _audited(private_class(name), **arguments)
 
 
@@ -100,7 +100,7 @@ class Life:
 
 
 class ReleaseCounter(Publisher):
-    """Releases everything as planned, and counts."""
+    """A publisher that releases everything as planned, and counts releases."""
 
     def __init__(self) -> None:
         self.releases = 0
@@ -121,7 +121,7 @@ class ReleaseCounter(Publisher):
 
 
 def release_times(policy: PrivatePolicy, decisions: int, wanted: int = SEVERAL) -> tuple[int, ...]:
-    """Decisions before each of the first ``wanted`` releases, of those that come within so many decisions.
+    """Decisions before each of the first ``wanted`` releases, within the first ``decisions`` decisions.
 
     Releases before the first row do not count, and several after the same decision count as one.
     """
@@ -169,7 +169,7 @@ def rehearse(make: Make, options: Mapping[str, Any], *, longest: int = LONGEST, 
 
 
 def fewer(wanted: int, users: int, usual: int, least: int) -> int:
-    """So many runs of lives that are longer than usual: ``wanted`` of the usual ones, up to 4 times as many decisions.
+    """Number of runs where lives are longer than usual: at most 4 times the decisions of ``wanted`` usual lives.
 
     Never less than ``least``, unless fewer are wanted.
     """
@@ -177,7 +177,7 @@ def fewer(wanted: int, users: int, usual: int, least: int) -> int:
 
 
 def life_of(name: str, options: Mapping[str, Any], *, fixed: bool = False) -> Life:
-    """How long a policy with these options must live for several releases; remembered, since it may take a while."""
+    """The life in which a policy with these options releases several times; cached, since finding it takes a while."""
     return _life_of(private_class(name), json.dumps(dict(options), sort_keys=True), fixed)
 
 

@@ -15,10 +15,10 @@ from typing import Final
 
 import numpy as np
 
-from tacit.audit.joint_draws import Record
-from tacit.audit.privacy_loss import loss_mu
+from tacit.audit.joint_draws import DrawRecord
 from tacit.audit.session import SHUFFLED, Cost, Diverged, Session
-from tacit.audit.worlds import NEVER, Row, World, neighbours
+from tacit.audit.statistics import loss_mu
+from tacit.audit.worlds import NEVER, UserRow, World, neighbours
 from tacit.errors import AlreadyRewarded, ExpiredDecision
 from tacit.policies import registry
 from tacit.policies.decision import Decision
@@ -34,8 +34,8 @@ _CALL: Final = re.compile(r"(optimizer call \d+), (theta_o|theta_tau)")
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What one pair of neighbours showed."""
+class PairOutcome:
+    """The result of replaying one pair of neighbours."""
 
     mu: float
     """Gaussian-DP parameter that the replaced row was measured to cost."""
@@ -44,7 +44,7 @@ class Outcome:
     """Log-likelihood ratio of the releases, world 1 against world 0, which made them."""
     kinds: dict[str, float]
     """Measured over charged for each kind of charge that the row changed (`kind_ratios`)."""
-    draws: tuple[Record, ...]
+    draws: tuple[DrawRecord, ...]
     """Noise in units of its planned standard deviation, by kind."""
     steps: float = math.inf
     """Smallest standard deviation of exact noise, in steps of its grid."""
@@ -57,7 +57,7 @@ class Outcome:
 
     @property
     def worst(self) -> float:
-        """The largest ratio, in all or of one kind: no kind of charge may be exceeded, whatever others leave over."""
+        """The largest ratio, in all or of one kind: no kind of charge may be exceeded, even if others have room."""
         return max(self.ratio, *self.kinds.values(), 0.0)
 
     @property
@@ -72,19 +72,19 @@ class _Run:
 
     session: Session
     world: World
-    rows: tuple[Row, ...] = ()
-    """Of the replaced user, in either world; named when that user comes."""
+    rows: tuple[UserRow, ...] = ()
+    """Rows of the replaced user in both worlds; chosen when that user arrives."""
     due: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     decisions: dict[tuple[int, int], Decision] = field(default_factory=dict)
     divergences: list[str] = field(default_factory=list)
 
-    def row(self, which: int, user: int) -> Row:
+    def row(self, which: int, user: int) -> UserRow:
         if user != self.world.user:
             return self.world.row(user)
         return self.rows[which]
 
 
-def replay(first: PrivatePolicy, second: PrivatePolicy, world: World, rng: np.random.Generator) -> Outcome:
+def replay(first: PrivatePolicy, second: PrivatePolicy, world: World, rng: np.random.Generator) -> PairOutcome:
     """Play ``world`` with both policies, made with the same seed, and measure; the second sees the other row."""
     return outcome_of(*play_both(first, second, world, rng))
 
@@ -107,12 +107,12 @@ def play_both(
     return session, run.divergences
 
 
-def outcome_of(session: Session, divergences: Sequence[str]) -> Outcome:
+def outcome_of(session: Session, divergences: Sequence[str]) -> PairOutcome:
     """What a session has measured, against what the ledger of its first world has charged."""
     ledger, budget = session.policies[0].ledger, session.policies[0].setting.budget
     # Shuffled sums are judged by their own privacy loss at the budget's delta, so the claim is that of the budget.
     shuffled = session.policies[0].guarantee == "shuffle"
-    return Outcome(
+    return PairOutcome(
         mu=session.mu(budget.delta),
         mu_charged=mu_from(budget.epsilon, budget.delta) if shuffled else ledger.mu_spent,
         llr=session.llr,
@@ -271,7 +271,7 @@ def load_private(path: Path, *, recover: bool = False) -> PrivatePolicy:
 
 
 def _compare(run: _Run, *, reports: bool = False) -> None:
-    """All that others may see, now that the releases are the same: byte for byte the same in both worlds."""
+    """Raise unless everything that others may see is equal in both worlds, byte for byte, given equal releases."""
     first, second = run.session.policies
     if first.public_fingerprint() == second.public_fingerprint() and not reports:
         return
@@ -287,7 +287,7 @@ def _compare(run: _Run, *, reports: bool = False) -> None:
 
 @contextmanager
 def own_registry() -> Iterator[None]:
-    """Tokens of resumed states go to a folder that is thrown away."""
+    """A context in which tokens of resumed states go to a temporary folder."""
     before = os.environ.get("TACIT_STATE_DIR")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TACIT_STATE_DIR"] = folder

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tacit.audit.services import Row, Script, Step
+from tacit.audit.services import Script, Step, Visitor
 from tacit.typing import FloatArray
 
 WAIT: Final = 10.0
@@ -35,16 +35,16 @@ class ServiceCase:
 
 
 def _same(vector: tuple[float, ...]) -> FloatArray:
-    """Arms among which there is nothing to choose."""
+    """Equal arms, so that the choice makes no difference."""
     return np.tile(np.asarray(vector), (_ARMS, 1))
 
 
 _FIRST, _OPPOSITE, _SECOND = _same((1.0, 0.0)), _same((-1.0, 0.0)), _same((0.0, 1.0))
-_CROWD: Final = Row(_FIRST, None, None)
-"""Somebody whose reward never comes."""
+_CROWD: Final = Visitor(_FIRST, None, None)
+"""A user whose reward never comes."""
 
 
-def _crowd(count: int, first: int = 0) -> dict[int, Row]:
+def _crowd(count: int, first: int = 0) -> dict[int, Visitor]:
     return dict.fromkeys(range(first, first + count), _CROWD)
 
 
@@ -52,7 +52,7 @@ def _crowd(count: int, first: int = 0) -> dict[int, Row]:
 
 
 def batch_falls_due(size: int = 995, group: int = 1, *, missing: bool = False) -> Script:
-    """Somebody's reward comes just before or just after a batch of others is due, and then people ask again.
+    """One reward comes just before or just after a batch of others is due, and then users ask again.
 
     With ``missing`` it comes just after, or never.  The sizes in use are such that the first decision afterwards (the
     second one, in groups of two) closes a leaf.
@@ -63,7 +63,7 @@ def batch_falls_due(size: int = 995, group: int = 1, *, missing: bool = False) -
     steps = [Step(1.0, "ask", users) for users in batches]
     steps += [Step(100.0, "ask", (replaced,))]
     steps += [Step(1.0 + wait + 0.001, "ask", (user,)) for user in range(replaced + 1, replaced + 41)]
-    early, late = (Row(_FIRST, 1.0, 1.0 + wait - 100.0 + delay) for delay in (-1e-4, 1e-4))
+    early, late = (Visitor(_FIRST, 1.0, 1.0 + wait - 100.0 + delay) for delay in (-1e-4, 1e-4))
     pair = (replace(late, delay=None), late) if missing else (early, late)
     return Script(_body(reward_wait=wait, default_reward=0.0), rows, steps, replaced, pair, group)
 
@@ -71,7 +71,7 @@ def batch_falls_due(size: int = 995, group: int = 1, *, missing: bool = False) -
 def crash_after_a_reward(
     *, wait: float = 24.0, crash: float = 13.0, rewards: tuple[float, float] = (12.9, 2.0), beats: bool = False
 ) -> Script:
-    """A crash in both worlds; before it came one reward, at one time or another, and nothing else.  Hours, all of it.
+    """A crash in both worlds, and before it one reward, whose time differs between the worlds.  Times are in hours.
 
     With ``beats`` the service has had some in between.
     """
@@ -83,7 +83,7 @@ def crash_after_a_reward(
     steps += [Step(crash * HOUR, "crash")]
     steps += [Step((crash + wait / 2.0) * HOUR, "ask", (user,)) for user in range(users, users + 41)]
     asked = steps[users - 1].time
-    early, late = (Row(_FIRST, 1.0, hours * HOUR - asked) for hours in rewards)
+    early, late = (Visitor(_FIRST, 1.0, hours * HOUR - asked) for hours in rewards)
     return Script(_body(reward_wait=wait * HOUR, default_reward=0.0), rows, steps, users - 1, (early, late))
 
 
@@ -93,15 +93,15 @@ def id_is_asked_for_again() -> Script:
     steps = [Step(float(user), "ask", (user,)) for user in range(31)]
     steps += [Step(31.0 + 2.0 * WAIT, "crash"), Step(31.0 + 2.0 * WAIT, "ask", (12,))]
     steps += [Step(32.0 + 2.0 * WAIT + user, "ask", (user,)) for user in range(31, 60)]
-    late, never = Row(_FIRST, 1.0, 1.9 * WAIT), Row(_FIRST, 1.0, None)
+    late, never = Visitor(_FIRST, 1.0, 1.9 * WAIT), Visitor(_FIRST, 1.0, None)
     return Script(_body(event_memory=2.0 * WAIT), rows, steps, 29, (late, never))
 
 
 def rewards_before_a_window_is_full() -> Script:
-    """As many decisions wait as the policy can keep: whether one more is taken follows from the clock alone."""
-    rows = _crowd(60) | {user: Row(_SECOND, 1.0, 0.5) for user in range(0, 60, 3)}
+    """The reward window is full: whether one more decision is taken follows from the clock alone."""
+    rows = _crowd(60) | {user: Visitor(_SECOND, 1.0, 0.5) for user in range(0, 60, 3)}
     steps = [Step(0.9 * user, "ask", (user,)) for user in range(60)]
-    soon, late = Row(_FIRST, 1.0, 0.1), Row(_FIRST, 1.0, 1.5 * WAIT)
+    soon, late = Visitor(_FIRST, 1.0, 0.1), Visitor(_FIRST, 1.0, 1.5 * WAIT)
     body = _body(reward_window=8, hold=False, default_reward=0.5)
     return Script(body, rows, steps, 4, (soon, late), group=3)
 
@@ -115,23 +115,23 @@ def group_that_waits(size: int = 497) -> Script:
     steps = [Step(1.0, "ask", tuple(range(size))), Step(1.0, "tick"), Step(5.0, "ask", (replaced,)), Step(5.0, "tick")]
     times = [due + 0.001 * (number - 0.5) for number in range(40)]
     steps += [Step(time, "ask", (replaced + 1 + number,)) for number, time in enumerate(times)]
-    soon, never = Row(_FIRST, 1.0, due - 5.0 - 0.0003), Row(_FIRST, 1.0, None)
+    soon, never = Visitor(_FIRST, 1.0, due - 5.0 - 0.0003), Visitor(_FIRST, 1.0, None)
     return Script(_body(default_reward=0.0), _crowd(size + 41), steps, replaced, (soon, never), group=2)
 
 
 # Charges that are attained
 
 
-def _tight(neighbours: tuple[Row, Row], users: int = 260, **terms: Any) -> Script:
-    """The first user is replaced; so many others follow that the leaf's column has nearly its whole norm."""
-    rows = {user: Row((_FIRST, _SECOND)[user % 2], float(user % 4 < 2), 0.5) for user in range(users)}
+def _tight(neighbours: tuple[Visitor, Visitor], users: int = 260, **terms: Any) -> Script:
+    """The first user is replaced, and enough others follow that the leaf's column has nearly its whole norm."""
+    rows = {user: Visitor((_FIRST, _SECOND)[user % 2], float(user % 4 < 2), 0.5) for user in range(users)}
     late = 60
     steps = [Step(1.0 + user, "ask", (user,)) for user in range(late)]
     steps += [Step(1.0 + late + WAIT, "ask", tuple(range(late, users))), Step(2.0 + late + WAIT, "look")]
     return Script(_body(head_start=0.0, **({"epsilon": 4.0} | terms)), rows, steps, 0, neighbours, group=3)
 
 
-_PAID: Final = Row(_FIRST, 1.0, 0.5)
+_PAID: Final = Visitor(_FIRST, 1.0, 0.5)
 SERVICE_CASES: Final[Mapping[str, ServiceCase]] = MappingProxyType(
     {
         "a batch falls due": ServiceCase(
@@ -159,18 +159,18 @@ SERVICE_CASES: Final[Mapping[str, ServiceCase]] = MappingProxyType(
         "a group that waits": ServiceCase(
             group_that_waits, "decisions that are carried out after others are due", still=True
         ),
-        "arms": ServiceCase(lambda: _tight((_PAID, Row(_OPPOSITE, 1.0, 0.5))), "opposite arms", tight=True),
-        "reward": ServiceCase(lambda: _tight((_PAID, Row(_FIRST, 0.0, 0.5))), "1 and 0", tight=True),
+        "arms": ServiceCase(lambda: _tight((_PAID, Visitor(_OPPOSITE, 1.0, 0.5))), "opposite arms", tight=True),
+        "reward": ServiceCase(lambda: _tight((_PAID, Visitor(_FIRST, 0.0, 0.5))), "1 and 0", tight=True),
         "missing reward": ServiceCase(
-            lambda: _tight((_PAID, Row(_FIRST, 1.0, None)), default_reward=0.0), "1, and none in time", tight=True
+            lambda: _tight((_PAID, Visitor(_FIRST, 1.0, None)), default_reward=0.0), "1, and none in time", tight=True
         ),
         "delay, without hold": ServiceCase(
-            lambda: _tight((_PAID, Row(_FIRST, 1.0, 55.0)), hold=False, reward_wait=56.0, scale=0.2),
+            lambda: _tight((_PAID, Visitor(_FIRST, 1.0, 55.0)), hold=False, reward_wait=56.0, scale=0.2),
             "at once, and after 55 decisions",
             tight=True,
         ),
         "delay, with hold": ServiceCase(
-            lambda: _tight((_PAID, Row(_FIRST, 1.0, 0.99 * WAIT))), "early and late moves nothing", still=True
+            lambda: _tight((_PAID, Visitor(_FIRST, 1.0, 0.99 * WAIT))), "early and late moves nothing", still=True
         ),
     }
 )
@@ -211,21 +211,21 @@ def random_script(index: int, seed: int = 0) -> Script:
     replaced = int(rng.integers(users // 3))
     neighbours = rows[replaced], _random_row(rng)
     if rng.random() < 0.3:  # the delay alone
-        neighbours = neighbours[0], Row(neighbours[0].arms, neighbours[0].reward, neighbours[1].delay)
+        neighbours = neighbours[0], Visitor(neighbours[0].arms, neighbours[0].reward, neighbours[1].delay)
     steps = _random_steps(rng, users, replaced)
     return Script(body, rows, steps, replaced, neighbours, int(rng.integers(1, 9)), visitors)
 
 
-def _random_row(rng: np.random.Generator) -> Row:
+def _random_row(rng: np.random.Generator) -> Visitor:
     arms = rng.standard_normal((4, _DIM))
     arms *= (0.999 / np.linalg.norm(arms, axis=1))[:, np.newaxis]
     reward = None if rng.random() < 0.1 else float(rng.random() < 0.5)
     delay = rng.choice([0.0, 0.5, 3.0, WAIT - 1e-3, WAIT, WAIT + 1e-3, 1.7 * WAIT, np.inf]) + 0.01 * rng.random()
-    return Row(arms, reward, None if np.isinf(delay) else float(delay))
+    return Visitor(arms, reward, None if np.isinf(delay) else float(delay))
 
 
 def _random_steps(rng: np.random.Generator, users: int, replaced: int) -> list[Step]:
-    """Users ask alone or in batches, a few of them twice; in between happens what happens to a service."""
+    """Users ask alone or in batches, a few of them twice, with random events of the service in between."""
     steps, now, user = list[Step](), 1.0, 0
     while user < users:
         now += float(rng.choice([0.0, 0.01, 0.5, 2.0, WAIT], p=[0.2, 0.2, 0.3, 0.25, 0.05]))

@@ -1,9 +1,9 @@
 """Replay of neighbours through a whole service: what others are sent, and where rows go, for another row of one user.
 
 A world is a script: at public times users ask, alone or in batches, the service has its beats, upkeep, crashes,
-restarts and restores, and readers look.  Rewards come at times of their own.  The neighbour has another row for one
+restarts and restores, and readers look.  Rewards come in between, at any time.  The neighbour has another row for one
 user: arms, reward and delay.  World 1 is played with the releases of world 0, as in `tacit.audit.session`; what its
-exact sums differ by is what the row costs, and everything that anybody else is sent must be the same, byte for byte.
+exact sums differ by is what the row costs, and everything that other users are sent must be the same, byte for byte.
 
 The service is driven through `AuditedService` alone.  Calls are carried out in groups whose size counts rewards, so
 that the neighbour's groups are others: nothing may depend on them.
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from tacit.audit.replay import Outcome, outcome_of
+from tacit.audit.replay import PairOutcome, outcome_of
 from tacit.audit.session import Diverged, Follower, Recorder, Session, WatchedNoise
 from tacit.errors import InvalidInput
 from tacit.policies.log import LoggingPublisher
@@ -27,7 +27,7 @@ from tacit.policies.private_policy import PrivatePolicy
 from tacit.typing import FloatArray
 
 OTHERS, REPLACED = "others", "replaced"
-"""Callers: everybody, and the one user whose row is replaced, in a namespace of their own."""
+"""Callers, each with a separate namespace: all other users, and the one whose row is replaced."""
 Contexts = Sequence[Sequence[float]]
 
 
@@ -63,8 +63,8 @@ OpenService = Callable[[Path, Mapping[str, Any], Callable[[Policy], None]], Audi
 
 
 @dataclass(frozen=True)
-class Row:
-    """What one user brings.
+class Visitor:
+    """The arms, reward and delay of one user.
 
     A delay of None is a reward that never comes, a reward of None an arm that was never shown.
     """
@@ -90,16 +90,16 @@ class Script:
 
     body: Mapping[str, Any]
     """What the policy is made of."""
-    rows: Mapping[int, Row]
+    rows: Mapping[int, Visitor]
     steps: Sequence[Step]
     replaced: int
-    neighbours: tuple[Row, Row]
+    neighbours: tuple[Visitor, Visitor]
     group: int = 1
     """Calls that are carried out together, rewards included."""
     visitors: int | None = None
-    """How many people the users are, who return; everybody is another person by default."""
+    """Number of persons, who return as several users; None where each user is another person."""
 
-    def row(self, world: int, user: int) -> Row:
+    def row(self, world: int, user: int) -> Visitor:
         """The row of a user in one of the two worlds."""
         return self.neighbours[world] if user == self.replaced else self.rows[user]
 
@@ -114,7 +114,7 @@ class ServedSession(Session):
         """Nothing is watched yet."""
 
     def begin(self, world: int) -> Callable[[Policy], None]:
-        """The next world; returns what is to be told of every policy that it begins to serve."""
+        """Begin the next world; returns a function to be called with every policy that the world begins to serve."""
         self.world = world
 
         def watch(policy: Policy) -> None:
@@ -133,7 +133,7 @@ class ServedSession(Session):
 
 @dataclass
 class _Life:
-    """A world on its way through a script; ``sent`` is all that anybody but the replaced user gets to see."""
+    """A world on its way through a script; ``sent`` is everything that users other than the replaced one get to see."""
 
     service: AuditedService
     script: Script
@@ -209,8 +209,8 @@ def _event(user: int) -> str:
     return f"event {user}"
 
 
-def replay_service(open_service: OpenService, script: Script) -> Outcome:
-    """Play both worlds of a script through services of their own, and compare; stops at the first divergence."""
+def replay_service(open_service: OpenService, script: Script) -> PairOutcome:
+    """Play each world of a script through a separate service, and compare; stops at the first divergence."""
     session, lives = ServedSession(), list[_Life]()
     divergences: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -230,7 +230,7 @@ def replay_service(open_service: OpenService, script: Script) -> Outcome:
 
 
 def _compare(first: Sequence[tuple[str, bytes]], second: Sequence[tuple[str, bytes]]) -> None:
-    """Everything that others were sent, by what it was about: when it was sent is the machine's."""
+    """Raise unless others were sent the same in both worlds; when it was sent may differ."""
     for (what, ours), (_, theirs) in zip(first, second, strict=True):  # as many calls, by the script
         if ours != theirs:
             place = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), 0)

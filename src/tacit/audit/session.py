@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from tacit.audit.joint_draws import Record
-from tacit.audit.privacy_loss import Pair, loss_mu, protocol_pairs
+from tacit.audit.joint_draws import DrawRecord
+from tacit.audit.statistics import Pair, loss_mu, protocol_pairs
 from tacit.audit.worlds import copied
 from tacit.errors import TacitError
+from tacit.policies.log import Publisher
 from tacit.policies.private_policy import PrivatePolicy
-from tacit.policies.publisher import Publisher
 from tacit.privacy.continual import (
     Stream,
     close_leaf,
@@ -77,7 +77,7 @@ class Session:
 
     policies: list[PrivatePolicy]
     costs: dict[str, Cost] = field(default_factory=dict)
-    draws: list[Record] = field(default_factory=list)
+    draws: list[DrawRecord] = field(default_factory=list)
     """All noise of world 0 in units of what the release was planned with, in order, by kind."""
     steps: float = math.inf
     """Smallest standard deviation of exact noise in steps of its grid."""
@@ -120,7 +120,7 @@ class Session:
         return math.fsum(cost.llr for cost in self.costs.values())
 
     def both(self, action: Callable[[int, PrivatePolicy], Any]) -> list[Any]:
-        """Do the same in both worlds, one after the other."""
+        """Call ``action`` in both worlds, one after the other, and return both results."""
         results = []
         for self.world in (0, 1):
             results.append(action(self.world, self.policies[self.world]))
@@ -134,7 +134,7 @@ class Session:
             raise Diverged(f"released in one world only: {kinds}")
 
     def record(self, kind: str, value: Any) -> None:
-        """World 0 did something."""
+        """Write down something that world 0 did."""
         self._tape.append((kind, value))
 
     def used(self, kind: str, noise: FloatArray, sd: float, planned: float | None = None) -> None:
@@ -154,7 +154,7 @@ class Session:
         self.draws.append((f"{kind.split(', ')[-1]}, {noise.size} entries", noise / planned))
 
     def follow(self, kind: str) -> Any:
-        """World 1 does the same, or the worlds diverge."""
+        """Return what world 0 did at this point; raises `Diverged` if that is of another kind."""
         if not self._tape or self._tape[0][0] != kind:
             expected = self._tape[0][0] if self._tape else "nothing"
             raise Diverged(f"one world releases {kind!r} where the other releases {expected!r}")
@@ -190,7 +190,7 @@ class WatchedNoise(ForwardingNoise):
         return self._seen(scale, noise, self.grid)
 
     def integers(self, parameter: float, shape: Shape) -> FloatArray:
-        """The same in whole numbers."""
+        """A draw of whole numbers: the source's, or world 0's."""
         return self._seen(parameter, super().integers(parameter, shape), 1.0)
 
     def _seen(self, scale: float, noise: FloatArray, grid: float | None) -> FloatArray:
@@ -290,7 +290,7 @@ def _contributions(protocol: SumProtocol, rows: FloatArray) -> FloatArray:
 
 
 def _unmatched(ours: FloatArray, theirs: FloatArray) -> list[FloatArray]:
-    """Lines of ``ours`` that ``theirs`` lacks, whatever the order."""
+    """Lines of ``ours`` that ``theirs`` lacks, in any order."""
     missing = Counter(line.tobytes() for line in ours) - Counter(line.tobytes() for line in theirs)
     return [np.frombuffer(line, dtype=np.float64) for line in missing.elements()]
 

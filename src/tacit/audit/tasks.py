@@ -13,9 +13,9 @@ from typing import Any, Final
 from tacit.audit.attacks import has_probes
 from tacit.audit.cases import DRIVES, case_for
 from tacit.audit.mechanisms import MECHANISMS
-from tacit.audit.privacy_loss import accounting
 from tacit.audit.rehearsal import audited_policies, private_class
 from tacit.audit.service_cases import SERVICE_CASES
+from tacit.audit.statistics import accounting
 from tacit.errors import InvalidInput
 from tacit.extensions import Extension
 
@@ -43,8 +43,8 @@ QUICK: Final = Effort(1_000, 40, 48, 3, 20)
 
 
 @dataclass(frozen=True)
-class Task:
-    """One thing to try."""
+class AuditTask:
+    """One attack, replay or contract of a policy, a mechanism or a service."""
 
     kind: str
     name: str
@@ -54,7 +54,7 @@ class Task:
     confidence: float = 0.95
     seed: int = 0
     modules: tuple[Extension, ...] = ()
-    """Modules that registered what is to be tried; a process that does the task imports them first."""
+    """Modules that registered the policy; a process that performs the task imports them first."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the policy, its horizon among them, in place of those of its settings."""
     service: str = ""
@@ -76,13 +76,13 @@ def tasks_for(
     seed: int = 0,
     modules: tuple[Extension, ...] = (),
     options: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
-) -> list[Task]:
+) -> list[AuditTask]:
     """All tasks about these policies and mechanisms.
 
     ``options`` are those of policies, by their names.  Worlds that drive a policy to its bounds have settings of their
     own, and are left out for policies that have options.
     """
-    tasks: list[Task] = []
+    tasks: list[AuditTask] = []
     for name in wanted:
         own = options.get(name, {})
         if own:
@@ -90,31 +90,31 @@ def tasks_for(
         for epsilon in epsilons:
             terms = (epsilon, delta, confidence, seed, modules, own)
             if name in MECHANISMS:
-                tasks.append(Task("mechanism", name, effort.mechanism, *terms))
+                tasks.append(AuditTask("mechanism", name, effort.mechanism, *terms))
                 continue
             if name not in auditable():
                 raise InvalidInput(f"name must be one of {', '.join(auditable())}, not {name!r}")
             if private_class(name).guarantee == "shuffle":
                 accounting()  # which replays of shuffled sums need: an error now, and not after minutes
             if epsilon == epsilons[0]:
-                tasks.append(Task("contracts", name, 1, *terms))
-            tasks.append(Task("replay", name, max(1, effort.pairs // len(epsilons)), *terms))
+                tasks.append(AuditTask("contracts", name, 1, *terms))
+            tasks.append(AuditTask("replay", name, max(1, effort.pairs // len(epsilons)), *terms))
             if epsilon == epsilons[0] and name in DRIVES and not own:  # these bring their own epsilon
-                tasks.append(Task("driven", name, effort.driven, *terms))
-            tasks.append(Task("policy", name, effort.policy, *terms))
+                tasks.append(AuditTask("driven", name, effort.driven, *terms))
+            tasks.append(AuditTask("policy", name, effort.policy, *terms))
             if has_probes(name):
-                tasks.append(Task("probes", name, effort.policy, *terms))
+                tasks.append(AuditTask("probes", name, effort.policy, *terms))
     return tasks
 
 
-def paper_tasks(delta: float, seed: int = 0) -> list[Task]:
-    """The leak that ``profile="paper"`` is kept for."""
-    return [Task("paper", PAPER, 24, 4.0, delta, seed=seed)]
+def paper_tasks(delta: float, seed: int = 0) -> list[AuditTask]:
+    """Tasks that show the leak which ``profile="paper"`` is kept for."""
+    return [AuditTask("paper", PAPER, 24, 4.0, delta, seed=seed)]
 
 
-def service_tasks(service: str, effort: Effort = FULL, seed: int = 0) -> list[Task]:
-    """Neighbours that are played through a service: all named ones, and random ones."""
-    named = [Task("service", name, 1, seed=seed, service=service) for name in SERVICE_CASES]
+def service_tasks(service: str, effort: Effort = FULL, seed: int = 0) -> list[AuditTask]:
+    """Tasks that play neighbours through a service: all named ones, and random ones."""
+    named = [AuditTask("service", name, 1, seed=seed, service=service) for name in SERVICE_CASES]
     starts = range(0, effort.service, _PAIRS_AT_ONCE)
     sizes = [(start, min(_PAIRS_AT_ONCE, effort.service - start)) for start in starts]
-    return named + [Task("service pairs", str(start), size, seed=seed, service=service) for start, size in sizes]
+    return named + [AuditTask("service pairs", str(start), size, seed=seed, service=service) for start, size in sizes]

@@ -25,7 +25,7 @@ from tacit.cli.shared import (
 
 if TYPE_CHECKING:
     from tacit.audit.evidence import Evidence
-    from tacit.audit.tasks import Task
+    from tacit.audit.tasks import AuditTask
     from tacit.experiments.tables import Table
 
 ALL = "all"
@@ -96,7 +96,7 @@ def audit(
     found = _perform(tasks, jobs)
     show(_table(name, delta, confidence, found), json_file, [evidence.row() for evidence in found])
     if plot is not None:
-        from tacit.audit.pictures import distributions
+        from tacit.audit.evidence import distributions
 
         distributions(found, plot)
         messages().print(f"Figure: {plot}")
@@ -141,7 +141,7 @@ def _options(wanted: list[str], options: list[str] | None, horizon: int | None) 
     return {name: own for name, own in told.items() if own}
 
 
-def _perform(tasks: list[Task], jobs: int) -> list[Evidence]:
+def _perform(tasks: list[AuditTask], jobs: int) -> list[Evidence]:
     from tacit.audit.evidence import perform_all
     from tacit.cli.progress import bar
 

@@ -38,7 +38,7 @@ from tacit.errors import ServiceUnavailable
 
 if TYPE_CHECKING:
     from tacit.experiments.tables import Table
-    from tacit.service.load.measurement import Plan
+    from tacit.service.load.measurement import LoadPlan
 
 app = typer.Typer(
     help="Benchmarks: regret and speed of every policy, speed of the service.",
@@ -196,18 +196,18 @@ def serve(
     check_writable(json_file)
     import uvicorn  # noqa: F401 - found out before anything is begun
 
-    from tacit.service.load.measurement import Plan
+    from tacit.service.load.measurement import LoadPlan
 
     if database is not None:
         import psycopg  # noqa: F401
-    plan = Plan(tuple(integers(connections, "--connections")), seconds, repeats, batch, wait, database)
+    plan = LoadPlan(tuple(integers(connections, "--connections")), seconds, repeats, batch, wait, database)
     rows = _measured(plan)
     for table in tables(rows, plan):
         show(table, json_file)
     write_json(rows, json_file)
 
 
-def _measured(plan: Plan) -> list[dict[str, Any]]:
+def _measured(plan: LoadPlan) -> list[dict[str, Any]]:
     """Measure under a progress bar; a server that fails is reported without a traceback."""
     from tacit.cli import progress
     from tacit.service.load.measurement import measure
@@ -229,7 +229,7 @@ def _measured(plan: Plan) -> list[dict[str, Any]]:
     return rows
 
 
-def tables(rows: list[dict[str, Any]], plan: Plan) -> list[Table]:
+def tables(rows: list[dict[str, Any]], plan: LoadPlan) -> list[Table]:
     """Tabulate pairs, and batches where there were any."""
     return [
         _pairs_table([row for row in rows if "batch" not in row], plan),
@@ -237,7 +237,7 @@ def tables(rows: list[dict[str, Any]], plan: Plan) -> list[Table]:
     ]
 
 
-def _pairs_table(rows: list[dict[str, Any]], plan: Plan) -> Table:
+def _pairs_table(rows: list[dict[str, Any]], plan: LoadPlan) -> Table:
     from tacit.experiments.tables import Table
 
     cells = [

@@ -143,9 +143,9 @@ def chosen_policies(text: str | None, flag: str, default: Sequence[str] | None =
 
 def chosen_links(text: str, flag: str) -> list[str]:
     """Read a comma-separated list of links."""
-    from tacit.glm.link_names import LINK_NAMES
+    from tacit.glm.links import LINKS
 
-    return names(text, flag, list(LINK_NAMES))
+    return names(text, flag, list(LINKS))
 
 
 def chosen_contexts(text: str, flag: str) -> list[str]:

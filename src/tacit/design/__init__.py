@@ -1,6 +1,5 @@
 """Optimal experimental design over finite arm sets."""
 
-from tacit.design.g_optimal import Designs, g_optimal_designs
-from tacit.design.support import limit_support
+from tacit.design.g_optimal import Designs, g_optimal_designs, limit_support
 
 __all__ = ["Designs", "g_optimal_designs", "limit_support"]

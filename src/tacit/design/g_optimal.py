@@ -6,7 +6,8 @@ optimum max_k w_k = sum_k pi_k w_k = d - ridge tr V^-1 <= d, the equivalence the
 a ridge; the returned value is max_k w_k, recomputed from the weights, so that it certifies itself.
 
 N users have a set of arms each, and their designs are made in lockstep: each pass of the loop is one exchange of every
-user whose certificate does not hold yet.
+user whose certificate does not hold yet.  `limit_support` then finds a design of fewer arms with the same matrix, by
+Caratheodory's theorem as an elimination.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tacit.design.support import limit_support
 from tacit.typing import BoolArray, FloatArray, IntArray
 
 TOLERANCE: Final = 0.05
 """The exchange stops when max_k w_k <= (1 + TOLERANCE) sum_k pi_k w_k: at most 1.05 d, where 2 d is asked for."""
 
 _RELATIVE_FLOOR: Final = 1e-9
+_TINY: Final = 1e-300
 _REFRESH: Final = 64
 _MAX_EXCHANGES: Final = 4096
 _TIE: Final = 1e-6
@@ -67,20 +68,20 @@ def g_optimal_designs(arms: FloatArray, ridge: float) -> Designs:
 
 
 class _Working(NamedTuple):
-    """The users whose certificate does not hold yet."""
+    """State of the users whose certificate does not hold yet."""
 
     places: IntArray
-    """Which of the N they are, shape (M,)."""
+    """Numbers of these users among the N, shape (M,)."""
     arms: FloatArray
     ridge: FloatArray
     weights: FloatArray
     inverse: FloatArray
-    """Of V(weights), shape (M, d, d)."""
+    """Inverse of V(weights), shape (M, d, d)."""
     variances: FloatArray
     """w_k of every arm, shape (M, K)."""
 
     def only(self, kept: BoolArray) -> _Working:
-        """These users alone."""
+        """The state of the users that ``kept`` marks."""
         return _Working._make(array[kept] for array in self)
 
 
@@ -183,3 +184,45 @@ def _exchange(left: _Working, top: FloatArray, holds: BoolArray) -> None:
     inverse += turned.transpose(0, 2, 1) @ (factors[:, :, np.newaxis] * turned)
     shares = arms @ turned.transpose(0, 2, 1)
     variances += (np.square(shares) @ factors[:, :, np.newaxis])[:, :, 0]
+
+
+def limit_support(arms: FloatArray, weights: FloatArray) -> IntArray:
+    """Bring the positive weights of each user to at most d (d + 1) / 2 + 1, keeping V(weights) and their sum.
+
+    ``arms`` has shape (N, K, d), ``weights`` (N, K); returns which of the N users had more.  More points than that are
+    dependent as vectors (x x', 1).  Moving along a dependency changes neither the matrix nor the sum, and stops when a
+    weight reaches 0; one point is lost at a time.
+    """
+    dim = arms.shape[2]
+    limit = dim * (dim + 1) // 2 + 1
+    changed = many = np.flatnonzero(np.count_nonzero(weights, axis=1) > limit)
+    while many.size:
+        used = (weights[many] == 0.0).argsort(axis=1, kind="stable")[:, : limit + 1]
+        lines = many[:, np.newaxis]
+        weights[lines, used] = _slid(weights[lines, used], _dependencies(arms[lines, used]))
+        many = many[np.count_nonzero(weights[many], axis=1) > limit]
+    weights[changed] /= weights[changed].sum(axis=1, keepdims=True)
+    return changed
+
+
+def _dependencies(arms: FloatArray) -> FloatArray:
+    """Coefficients, not all 0, with which the vectors (x x', 1) of each user's arms add up to 0."""
+    rows, columns = np.tril_indices(arms.shape[2])
+    scale = np.square(arms).max(axis=(1, 2))
+    products = arms[:, :, rows] * arms[:, :, columns] / np.maximum(scale, _TINY)[:, np.newaxis, np.newaxis]
+    vectors = np.concatenate([products, np.ones((*arms.shape[:2], 1))], axis=2)
+    # One vector more than they have numbers: the last right singular vector belongs to no singular value.
+    return np.asarray(np.linalg.svd(vectors.transpose(0, 2, 1))[2][:, -1])
+
+
+def _slid(weights: FloatArray, direction: FloatArray) -> FloatArray:
+    """Move the weights along ``direction`` or against it, until a weight vanishes; of both ways the shorter one."""
+    moves = direction != 0.0
+    steps = np.where(moves, weights / np.where(moves, -direction, 1.0), np.inf)
+    forward = np.where(steps > 0.0, steps, np.inf).min(axis=1)
+    backward = np.where(steps < 0.0, -steps, np.inf).min(axis=1)
+    length = np.where(forward <= backward, forward, -backward)
+    slid = weights + length[:, np.newaxis] * direction
+    lines = np.arange(len(slid))
+    slid[lines, np.where(moves, slid, np.inf).argmin(axis=1)] = 0.0
+    return np.asarray(np.maximum(slid, 0.0))

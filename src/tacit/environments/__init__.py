@@ -3,21 +3,21 @@
 from tacit.environments import synthetic as _synthetic  # registers kinds of the package's own, in the order of lists
 
 # isort: split
-from tacit.environments import news as _news
-
-# isort: split
 from tacit.environments import records as _records
 from tacit.environments.arrivals import ARRIVALS, NEVER, NOW, ArrivalKind, arrival_kind, register_arrivals
-from tacit.environments.environment import Environment, make_environment
 from tacit.environments.records import SCHEMA, offered_arms
 from tacit.environments.registry import (
     ENVIRONMENTS,
+    Block,
+    Environment,
     EnvironmentKind,
+    EnvironmentSetting,
+    Rounds,
     arms_of,
     environment_kind,
+    make_environment,
     register_environment,
 )
-from tacit.environments.setting import Block, Rounds, Setting
 
 __all__ = [
     "ARRIVALS",
@@ -29,8 +29,8 @@ __all__ = [
     "Block",
     "Environment",
     "EnvironmentKind",
+    "EnvironmentSetting",
     "Rounds",
-    "Setting",
     "arms_of",
     "arrival_kind",
     "environment_kind",
@@ -40,4 +40,4 @@ __all__ = [
     "register_environment",
 ]
 
-del _news, _records, _synthetic
+del _records, _synthetic

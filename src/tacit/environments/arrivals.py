@@ -1,7 +1,7 @@
-"""How rewards come: at once, late, or all at one age; by name, the package's own and those of a researcher's module.
+"""When rewards come (at once, late, or all at one age), by name: the package's kinds and those of other modules.
 
-A kind says, for the reward that every arm would earn, how many decisions later it comes.  It draws from a generator of
-its own, so that environments are the same however rewards come, and all policies meet the same delays.
+A kind says, for the reward that every arm would earn, how many decisions later it comes.  Its generator is a separate
+one, so that environments do not depend on when rewards come, and all policies meet the same delays.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tacit.environments.registry import check_name, check_owner
-from tacit.environments.setting import Setting
+from tacit.environments.registry import EnvironmentSetting, check_name, check_owner
 from tacit.errors import InvalidInput
 from tacit.typing import FloatArray, IntArray
 
@@ -25,16 +24,16 @@ NOW: Final = "now"
 MEAN_WAIT: Final = 100
 """Decisions until a good reward comes, on average, in `late`."""
 LONGEST_WAIT: Final = 1_000
-"""Decisions until it is known that none came; what `held` waits for all."""
+"""Decisions until it is known that no reward came, in `late`; the age of every reward in `held`."""
 LOST: Final = 0.05
 """Share of rewards that never come in `late`."""
 
-Delays = Callable[[np.random.Generator, FloatArray, Setting], npt.ArrayLike]
+Delays = Callable[[np.random.Generator, FloatArray, EnvironmentSetting], npt.ArrayLike]
 Function = TypeVar("Function", bound=Callable[..., npt.ArrayLike])
 
 
 class ArrivalKind(NamedTuple):
-    """How rewards come."""
+    """A named rule of when rewards come."""
 
     name: str
     draw: Delays
@@ -45,7 +44,7 @@ class ArrivalKind(NamedTuple):
         """Whether every reward comes before the next decision, so that whole rounds can be played in one call."""
         return self.name == NOW
 
-    def delays(self, rng: np.random.Generator, rewards: FloatArray, setting: Setting) -> IntArray:
+    def delays(self, rng: np.random.Generator, rewards: FloatArray, setting: EnvironmentSetting) -> IntArray:
         """Delays of rewards, shape (n, K): at least 1, or ``NEVER``."""
         found = np.asarray(self.draw(rng, rewards, setting))
         if found.shape != rewards.shape or not np.issubdtype(found.dtype, np.integer):
@@ -62,7 +61,7 @@ ARRIVALS: Mapping[str, ArrivalKind] = MappingProxyType(_KINDS)
 
 
 def register_arrivals(name: str) -> Callable[[Function], Function]:
-    """Make a function the way of rewards called ``name``; a decorator.
+    """Register a function as the rule called ``name`` of when rewards come; a decorator.
 
     The function takes ``(rng, rewards, setting)``, where ``rewards`` has shape (n, K): what every arm of n consecutive
     rounds earns.  It returns integers of the same shape: a delay of m means that the reward is reported just before the
@@ -97,17 +96,17 @@ def arrival_kind(name: str) -> ArrivalKind:
 
 
 @register_arrivals(NOW)
-def now(rng: np.random.Generator, rewards: FloatArray, setting: Setting) -> IntArray:
+def now(rng: np.random.Generator, rewards: FloatArray, setting: EnvironmentSetting) -> IntArray:
     """Every reward comes before the next decision."""
     return np.ones(rewards.shape, dtype=np.int64)
 
 
 @register_arrivals("late")
-def late(rng: np.random.Generator, rewards: FloatArray, setting: Setting) -> IntArray:
+def late(rng: np.random.Generator, rewards: FloatArray, setting: EnvironmentSetting) -> IntArray:
     """Good rewards come after about 100 decisions, others after 1,000, one in twenty never.
 
-    As clicks do: that somebody clicked is known soon, that somebody did not when one stops waiting.  Good is above half
-    of the range, and of counts what is not 0.
+    Clicks are like this: a click is known soon, the lack of one only when the waiting ends.  Good rewards are above
+    half of the range; for counts, above 0.
     """
     rounds = (rewards.shape[0], 1)
     waits, lost = rng.geometric(1.0 / MEAN_WAIT, size=rounds), rng.random(rounds) < LOST
@@ -116,6 +115,6 @@ def late(rng: np.random.Generator, rewards: FloatArray, setting: Setting) -> Int
 
 
 @register_arrivals("held")
-def held(rng: np.random.Generator, rewards: FloatArray, setting: Setting) -> IntArray:
+def held(rng: np.random.Generator, rewards: FloatArray, setting: EnvironmentSetting) -> IntArray:
     """Every reward comes when its decision is 1,000 decisions old."""
     return np.full(rewards.shape, LONGEST_WAIT, dtype=np.int64)

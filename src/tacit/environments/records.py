@@ -1,4 +1,4 @@
-"""Simulated users of a schema: what to expect of one's own features before anybody comes."""
+"""Simulated users of a schema, to see what to expect of its features before the first real user comes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tacit.environments.registry import register_environment
-from tacit.environments.setting import Rounds, Setting
+from tacit.environments.registry import EnvironmentSetting, Rounds, register_environment
 from tacit.errors import InvalidInput
 from tacit.features import Category, Schema
 from tacit.typing import FloatArray
@@ -31,7 +30,7 @@ def offered_arms(schema: Schema, asked: int | None = None) -> int:
 
 
 def _own_values(schema: Schema) -> list[Any]:
-    """The values that have parameters of their own; none without ``per_arm``."""
+    """Values of the ``per_arm`` category, each of which has separate parameters; none without ``per_arm``."""
     return [
         value
         for field in schema.arm
@@ -40,7 +39,7 @@ def _own_values(schema: Schema) -> list[Any]:
     ]
 
 
-def _schema_of(setting: Setting) -> Schema:
+def _schema_of(setting: EnvironmentSetting) -> Schema:
     if setting.schema is None:
         raise InvalidInput(
             "the environment 'schema' has users of a schema: give one (on the command line --schema FILE)"
@@ -48,7 +47,7 @@ def _schema_of(setting: Setting) -> Schema:
     return setting.schema
 
 
-def _check(setting: Setting) -> None:
+def _check(setting: EnvironmentSetting) -> None:
     schema = _schema_of(setting)
     if not schema.arm:
         raise InvalidInput("the schema has no field of arms: all arms are the same, and there is nothing to choose")
@@ -60,17 +59,17 @@ def _check(setting: Setting) -> None:
 
 
 @register_environment(SCHEMA, check=_check)
-def records(rng: np.random.Generator, setting: Setting) -> Iterator[Rounds]:
+def records(rng: np.random.Generator, setting: EnvironmentSetting) -> Iterator[Rounds]:
     """Users of a schema, uniform over what its fields may say.
 
     The arms of a round are values of the category that ``per_arm`` names, all of them or as many as are asked for,
     drawn without repetition.  Without ``per_arm`` they are drawn anew, each field uniform over what it may say.
-    Whatever else arms have is drawn anew for every user.
+    All other fields of arms are drawn anew for every user.
     """
     return rounds_with(rng, setting, setting.draw_theta(rng))
 
 
-def rounds_with(rng: np.random.Generator, setting: Setting, theta: FloatArray) -> Iterator[Rounds]:
+def rounds_with(rng: np.random.Generator, setting: EnvironmentSetting, theta: FloatArray) -> Iterator[Rounds]:
     """Rounds of simulated users and arms whose true parameter is ``theta``."""
     schema = _schema_of(setting)
     for rounds in setting.block_sizes():

@@ -1,36 +1,129 @@
-"""Kinds of environments by name: the package's own, and those of a researcher's module.
+"""Environments, and their kinds by name: the package's own, and those of a researcher's module.
 
-A kind is a function that takes a random generator and a `Setting` and yields blocks of rounds.  It draws theta* itself
-and tells nobody: policies see the contexts and the reward of the arm they chose.
+A kind is a function that takes a random generator and an `EnvironmentSetting` and yields blocks of rounds.  It draws
+theta* itself and keeps it: policies see only the contexts and the reward of the arm they chose.  An `Environment` is a
+kind in a setting: it checks what the kind yields, draws rewards, and computes regrets.
 """
 
 from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from tacit.environments.setting import Block, Rounds, Setting
+from tacit._validate import integer_at_least, positive
 from tacit.errors import InvalidInput
+from tacit.features import Schema
+from tacit.glm.links import Link, get_link
+from tacit.glm.shifted import with_base_rate
 from tacit.typing import FloatArray
 
-Generate = Callable[[np.random.Generator, Setting], Iterable[Rounds | Block | tuple[FloatArray, FloatArray]]]
+_ROUNDING = 1e-9
+"""By how much a mean may leave [0, R], as a share of R: sums of products are rounded."""
+
+_BLOCK_NUMBERS = 1 << 17
+"""Numbers in a block of contexts: the cache holds them."""
+
+
+class Rounds(NamedTuple):
+    """Consecutive rounds by their means: contexts (n, K, d) and the mean reward (n, K) of every arm."""
+
+    contexts: FloatArray
+    means: FloatArray
+
+
+class Block(NamedTuple):
+    """Consecutive rounds: contexts (n, K, d); rewards and regrets (n, K) of every arm, chosen or not."""
+
+    contexts: FloatArray
+    rewards: FloatArray
+    regrets: FloatArray
+
+
+@dataclass(frozen=True)
+class EnvironmentSetting:
+    """Public parameters of a simulated instance: link, dimension, arms, horizon, norm of theta*, reward bound."""
+
+    link: Link
+    """Link of the rewards: ``link.mean(scores)`` are means, ``link.draw_rewards`` draws."""
+    dim: int
+    """Features of an arm, d."""
+    arms: int
+    """Arms in each round, K."""
+    horizon: int
+    """Rounds, T."""
+    theta_norm: float
+    """Length of theta*, S."""
+    reward_bound: float | None = field(default=None, kw_only=True)
+    """R; None for the link's default (``largest_reward``)."""
+    schema: Schema | None = field(default=None, kw_only=True)
+    """Schema of users and arms, for environments that simulate one."""
+
+    def __post_init__(self) -> None:
+        integer_at_least("dim", self.dim, 1)
+        integer_at_least("arms", self.arms, 1)
+        integer_at_least("horizon", self.horizon, 1)
+        positive("theta_norm", self.theta_norm)
+        positive("reward_bound", self.largest_reward)
+
+    @property
+    def largest_reward(self) -> float:
+        """R: the public bound on rewards, by default what the link suggests for parameters of this norm."""
+        return self.link.simulated_reward_bound(self.theta_norm) if self.reward_bound is None else self.reward_bound
+
+    def draw_theta(self, rng: np.random.Generator) -> FloatArray:
+        """theta*, uniform on the sphere of radius ``theta_norm``."""
+        direction = rng.standard_normal(self.dim)
+        return self.theta_norm * direction / float(np.linalg.norm(direction))
+
+    def block_sizes(self, arms: int | None = None) -> Iterator[int]:
+        """Rounds of each block: as many as fit the cache, and ``horizon`` in all."""
+        size = max(16, _BLOCK_NUMBERS // ((arms or self.arms) * self.dim))
+        for start in range(0, self.horizon, size):
+            yield min(size, self.horizon - start)
+
+    def rounds(self, contexts: FloatArray, theta: FloatArray) -> Rounds:
+        """Rounds whose mean rewards are those of the link at the scores <x, theta>.
+
+        Where the link's mean would be negative, as the identity's, arms of negative score change their sign, in place:
+        rewards lie in [0, R].
+        """
+        means = scores(contexts, theta)
+        if self.link.has_negative_means:
+            np.negative(contexts, out=contexts, where=(means < 0.0)[:, :, np.newaxis])
+            means = np.abs(means)
+        return Rounds(contexts, self.link.mean(means))
+
+
+def scores(contexts: FloatArray, theta: FloatArray) -> FloatArray:
+    """<x, theta> for every arm of every round, shape (n, K).
+
+    Summed feature by feature: rows and regrets of a seed are the same with every BLAS and however many threads it has.
+    """
+    total = np.zeros(contexts.shape[:2])
+    for feature, weight in enumerate(theta.tolist()):
+        total += contexts[:, :, feature] * weight
+    return total
+
+
+Generate = Callable[[np.random.Generator, EnvironmentSetting], Iterable[Rounds | Block | tuple[FloatArray, FloatArray]]]
 Function = TypeVar("Function", bound=Callable[..., Iterable[Any]])
 
 
 class EnvironmentKind(NamedTuple):
-    """How contexts and rewards come about."""
+    """A named function that generates contexts and rewards."""
 
     name: str
     generate: Generate
     summary: str
     arms: Callable[[int], int] | None = None
     """Number of arms by dimension, for a kind that does not take it from its setting."""
-    check: Callable[[Setting], None] | None = None
+    check: Callable[[EnvironmentSetting], None] | None = None
     """Raises ``InvalidInput`` for a setting that the kind cannot be played in."""
 
 
@@ -40,15 +133,15 @@ ENVIRONMENTS: Mapping[str, EnvironmentKind] = MappingProxyType(_KINDS)
 
 
 def register_environment(
-    name: str, *, arms: Callable[[int], int] | None = None, check: Callable[[Setting], None] | None = None
+    name: str, *, arms: Callable[[int], int] | None = None, check: Callable[[EnvironmentSetting], None] | None = None
 ) -> Callable[[Function], Function]:
-    """Make a function the environment called ``name``; a decorator.
+    """Register a function as the environment called ``name``; a decorator.
 
     The function takes ``(rng, setting)`` and yields consecutive rounds, ``setting.horizon`` of them or more, as
 
     - ``contexts, means``: arrays of shape (n, K, d) and (n, K).  Rewards are then drawn from the link's distribution
       with these means, by one uniform number a round that all arms share, and the regret is the gap to the best mean;
-    - ``setting.rounds(contexts, theta)``: the same with the link's means for a parameter theta;
+    - ``setting.rounds(contexts, theta)``: contexts with the link's means for a parameter theta;
     - ``Block(contexts, rewards, regrets)``: where rewards and regrets are computed by the function itself.
 
     Rows of contexts have norm at most 1, means and rewards lie in [0, ``setting.largest_reward``].  A kind whose number
@@ -132,3 +225,93 @@ def arms_of(name: str, dim: int, arms: int) -> int:
     """How many arms a round of this kind has when ``arms`` are asked for."""
     own = environment_kind(name).arms
     return arms if own is None else own(dim)
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A distribution over instances; ``blocks`` draws one and plays it round by round.
+
+    Rewards are drawn with one uniform number for each round, shared by all arms, so that two policies that
+    choose the same arm in the same round of the same run see the same reward.
+    """
+
+    setting: EnvironmentSetting
+    kind: EnvironmentKind
+
+    def __post_init__(self) -> None:
+        if self.kind.check is not None:
+            self.kind.check(self.setting)
+
+    def blocks(self, rng: np.random.Generator) -> Iterator[Block]:
+        """Draw an instance and yield its rounds, ``horizon`` in all, in blocks."""
+        played, horizon = 0, self.setting.horizon
+        for parts in self.kind.generate(rng, self.setting):
+            block = self._block(rng, parts, horizon - played)
+            played += block.rewards.shape[0]
+            yield block
+            if played == horizon:
+                return
+        raise self._error(f"ended after {played} of {horizon} rounds")
+
+    def _block(self, rng: np.random.Generator, parts: Any, left: int) -> Block:
+        """What was yielded, cut to the rounds that are left, with rewards and regrets."""
+        if not isinstance(parts, tuple) or len(parts) not in (2, 3):
+            raise self._error("must yield (contexts, means) or Block(contexts, rewards, regrets)")
+        contexts, *tables = (np.ascontiguousarray(part, dtype=np.float64)[:left] for part in parts)
+        if contexts.ndim != 3 or contexts.shape[2] != self.setting.dim or 0 in contexts.shape:
+            wanted = f"(rounds, arms, {self.setting.dim})"
+            raise self._error(f"must yield contexts of shape {wanted}, got {contexts.shape}")
+        for table in tables:
+            if table.shape != contexts.shape[:2]:
+                wanted = f"one number for each arm, shape {contexts.shape[:2]}"
+                raise self._error(f"must yield {wanted}, got shape {table.shape}")
+        return Block(contexts, *tables) if len(tables) == 2 else self._outcomes(rng, contexts, *tables)
+
+    def _outcomes(self, rng: np.random.Generator, contexts: FloatArray, means: FloatArray) -> Block:
+        bound, uniforms = self.setting.largest_reward, rng.random((means.shape[0], 1))
+        slack = _ROUNDING * bound
+        if not ((means >= -slack) & (means <= bound + slack)).all():
+            raise self._error(f"must yield mean rewards in [0, {bound:g}]")
+        rewards = self.setting.link.draw_rewards(means, bound, uniforms)
+        return Block(contexts, rewards, means.max(axis=1, keepdims=True) - means)
+
+    def _error(self, fault: str) -> InvalidInput:
+        return InvalidInput(f"the environment {self.kind.name!r} {fault}")
+
+
+def make_environment(
+    *,
+    link: str,
+    dim: int,
+    arms: int,
+    horizon: int,
+    theta_norm: float,
+    contexts: str = "ball",
+    base_rate: float | None = None,
+    schema: Schema | None = None,
+) -> Environment:
+    """An environment from the names that the command line uses; ``base_rate`` is the mean of arms whose score is 0.
+
+    Parameters
+    ----------
+    link : str
+        Name of the link of the rewards.
+    dim, arms, horizon : int
+        Features of an arm, arms of a round, and rounds.
+    theta_norm : float
+        Norm of theta*.
+    contexts : str
+        Name of the kind of environment.
+    base_rate : float, optional
+        Mean reward of arms whose score is 0, in place of the link's.
+    schema : Schema, optional
+        Schema of the users whom ``contexts="schema"`` simulates.
+
+    Returns
+    -------
+    Environment
+        Its ``blocks(rng)`` draws an instance and yields its rounds.
+    """
+    shifted = with_base_rate(get_link(link), base_rate)
+    setting = EnvironmentSetting(shifted, dim, arms, horizon, theta_norm, schema=schema)
+    return Environment(setting, environment_kind(contexts))

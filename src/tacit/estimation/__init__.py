@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from tacit.estimation.descent import NoisyGradientDescent
-from tacit.estimation.newton import NoisyNewton
-from tacit.estimation.plan import PrivateOptimizer, Problem, PublicView, Release, estimate
+from tacit.estimation.optimizers import NoisyGradientDescent, NoisyNewton
+from tacit.estimation.plan import PrivateOptimizer, PublicView, Regression, Release, estimate
 
 __all__ = [
     "NoisyGradientDescent",
     "NoisyNewton",
     "PrivateOptimizer",
-    "Problem",
     "PublicView",
+    "Regression",
     "Release",
     "estimate",
 ]

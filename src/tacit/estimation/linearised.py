@@ -51,7 +51,7 @@ _TOLERANCES = (0.05, 0.04, 0.01, 0.002)
 """Tried in turn until the boxes run out: where the maximum is flat, a tight tolerance would need too many."""
 _MAX_BOXES = 1_500_000
 _CELLS = 20_000
-"""Of the grid of angles on which the longest row is looked for."""
+"""Size of the grid of angles on which the longest row is looked for."""
 _SMALLEST_SCORE = 1e-5
 """Below it the secant is replaced by its limit mu'(0)."""
 
@@ -175,7 +175,7 @@ def _longest_row(link: Link, reward_bound: float, blend: float, scale: float, th
 
 
 def _secant_shift(link: Link, reward_bound: float, scale: float, theta_bound: float, rate: float) -> float:
-    """Upper bound on |v - v'| for secants: y = r - mu(0) whatever the score is, so that m and cos f may be anything."""
+    """Upper bound on |v - v'| for secants: y = r - mu(0) at every score, so that m and cos f are unconstrained."""
     weight = _rows_on_grid(link, reward_bound, 1.0, theta_bound).weight
     slack, middle = 0.5 * rate * math.pi / _CELLS, float(link.mean(0.0))
     ends = float(np.max(weight)) + slack, SHORTEST * max(float(np.min(weight)) - slack, 0.0)
@@ -290,7 +290,7 @@ def searched_row(
         return bound**2 * (1.0 / scale**2 + 0.125 * share * theta_bound**2)
 
     def least(scale: float) -> float:
-        """What it is at least: a row that moves costs sqrt(2) |v|, which takes no search."""
+        """Lower bound on the disturbance: a row that moves costs sqrt(2) |v|, which takes no search."""
         return disturbance(scale, math.sqrt(2.0) * _row_norm(link, theta_bound, reward_bound, blend, scale))
 
     best, smallest = unit, math.inf
@@ -300,7 +300,7 @@ def searched_row(
         found = row_with_scale(link, theta_bound, reward_bound, blend, scale, _TOLERANCES[:1])
         if disturbance(scale, found.row_bound) < smallest:
             best, smallest = scale, disturbance(scale, found.row_bound)
-        if found.ran_out:  # after seconds, at a theta_bound that nobody needs: other scales would take as long
+        if found.ran_out:  # after seconds, at an extreme theta_bound: other scales would take as long
             break
     return row_with_scale(link, theta_bound, reward_bound, blend, best)
 

@@ -1,8 +1,13 @@
-"""What all private optimizers share: the problem, the release they plan, and `estimate`, the one way to run them.
+"""What all private optimizers share: the regression, the release they plan, and `estimate`, which runs them.
 
 An optimizer is a frozen plan.  From its parameters alone come the number of noisy gradients, their noise and
 the ledger event, so that noise and accounting cannot drift apart; data, randomness and what is already public
 are arguments of the call.
+
+The gradient sum has its sensitivity for every input, in exact arithmetic.  Each row's gradient (mu(z) - r) x is bounded
+by clipping, cut to a fixed-point grid towards 0, and summed as integers.  Cutting never lengthens a vector and integer
+sums are the same in every order, so that replacing one row moves the sum by at most twice the bound as computed, not
+only on paper: rounding and summation order cannot understate the sensitivity (Casacuberta et al., arXiv 2207.10635).
 """
 
 from __future__ import annotations
@@ -16,15 +21,18 @@ import numpy as np
 
 from tacit._validate import nonnegative, positive
 from tacit.errors import InvalidInput
-from tacit.estimation.gradient import clipped_gradient_sum, gradient_grid
 from tacit.estimation.sensitivity import gradient_diameter, largest_residual
 from tacit.glm.links import Link
-from tacit.glm.rows import Selection
+from tacit.glm.rows import ALL_ROWS, Selection
 from tacit.linalg.projection import Ellipsoid, Region, unbounded
 from tacit.privacy.events import NoisySum
 from tacit.privacy.noise import NoiseSource
 from tacit.threads import one_blas_thread
 from tacit.typing import FloatArray
+
+_MARGIN = 1.0 - 2.0**-36
+"""Room for the rounding of norms and products, up to dimension 2^15."""
+_GRID_BITS = 32
 
 Publish = Callable[[FloatArray, FloatArray, float], FloatArray]
 """Makes an exact sum public with its noise, whose standard deviation it is told.
@@ -34,12 +42,12 @@ What follows may use the result, and nothing else that depends on data.
 
 
 def add_noise(exact: FloatArray, noise: FloatArray, noise_sd: float) -> FloatArray:
-    """The release itself.  Under exact noise both are multiples of one grid, and so is what this returns."""
+    """The exact sum plus its noise.  Exact noise and sum are multiples of one grid, and so is the result."""
     return exact + noise
 
 
 @dataclass(frozen=True)
-class Problem:
+class Regression:
     """Public constants of a regression: sum of losses + ``ridge / 2 ||theta - center||^2`` over a ball."""
 
     link: Link
@@ -99,7 +107,7 @@ class PublicView:
 
     @property
     def ridge_center(self) -> FloatArray:
-        """Where the ridge pulls to: 0 unless stated."""
+        """The point that the ridge pulls theta to; 0 by default."""
         return np.zeros_like(self.start) if self.center is None else self.center
 
     def nearest(self, point: FloatArray, theta_bound: float, metric: FloatArray) -> FloatArray:
@@ -121,7 +129,7 @@ class PrivateOptimizer(Protocol):
     """A plan that turns noise and rows into an estimate."""
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> Regression:
         """The regression to solve."""
 
     @property
@@ -141,7 +149,50 @@ class PrivateOptimizer(Protocol):
         """The estimate, a pure function of rows, public view and ``draws`` (steps x dim, scale included)."""
 
 
-def plan_gradients(problem: Problem, mu: float, steps: int, noise: NoiseSource, name: str) -> Release:
+def gradient_grid(residual_bound: float, noise_grid: float | None) -> float:
+    """Spacing of the fixed-point grid, a power of two: the noise source's own, or fine against the bound.
+
+    Integer sums stay below 2^63 for 2^30 rows.
+    """
+    if noise_grid is None:
+        return float(2.0 ** (math.ceil(math.log2(residual_bound)) - _GRID_BITS))
+    if residual_bound > noise_grid * 2.0**_GRID_BITS:
+        finest = residual_bound * 2.0**-_GRID_BITS
+        raise InvalidInput(f"the noise source's grid must be at least {finest:g}, got {noise_grid:g}")
+    return noise_grid
+
+
+def clipped_gradient_sum(
+    link: Link, selection: Selection, theta: FloatArray, reward_bound: float, residual_bound: float, grid: float
+) -> FloatArray:
+    """Sum of (mu(z) - r) x over the selected rows, each of norm at most ``residual_bound``.
+
+    Features are scaled into the unit ball, rewards clipped to [0, R], rows that are not finite count as 0.
+
+    Formal guarantee
+    ----------------
+    Adjacency: one row replaced, by any numbers, NaN and infinities included.  l2 sensitivity
+    ``2 * residual_bound``; ``residual_bound`` for a row that enters or leaves the selection; and, for theta
+    in the S-ball, what ``tacit.estimation.sensitivity`` derives (docs/theory.md#gradient-diameter), plus the
+    grid.  Every row is worked through, selected or not, so that neither running time nor memory access shows the mask.
+    """
+    buffer, mark = selection
+    held = int(buffer.held[()])
+    features, rewards, mask = buffer.features[:held], buffer.rewards[:held], buffer.mask[:held]
+    with np.errstate(over="ignore", invalid="ignore"):
+        squared = np.vecdot(features, features)
+    counts = np.isfinite(squared) & np.isfinite(rewards) & ((mask == mark) | (mark == ALL_ROWS))
+    x = np.where(counts[:, np.newaxis], features, 0.0)
+    shrink = 1.0 / np.sqrt(np.where(counts, np.maximum(squared, 1.0), 1.0))
+    # Row by row, not as a product of matrices, in which a row's score depends on where it stands.
+    scores = shrink * np.vecdot(x, theta)
+    residuals = link.mean(scores) - np.clip(np.where(counts, rewards, 0.0), 0.0, reward_bound)
+    factors = _MARGIN * shrink * np.clip(residuals, -residual_bound, residual_bound) / grid
+    steps = (factors[:, np.newaxis] * x).astype(np.int64)  # cuts towards 0
+    return np.asarray(steps.sum(axis=0) * grid)
+
+
+def plan_gradients(problem: Regression, mu: float, steps: int, noise: NoiseSource, name: str) -> Release:
     """``steps`` Gaussian releases of the gradient sum that together are ``mu``-GDP.
 
     Formal guarantee
@@ -167,7 +218,7 @@ def plan_gradients(problem: Problem, mu: float, steps: int, noise: NoiseSource, 
     return Release(noise_sd, grid, event)
 
 
-def gradient_sum(problem: Problem, rows: Selection, theta: FloatArray, grid: float) -> FloatArray:
+def gradient_sum(problem: Regression, rows: Selection, theta: FloatArray, grid: float) -> FloatArray:
     """The exact gradient sum at a public ``theta``, before its noise."""
     bounds = problem.reward_bound, problem.residual_bound
     return clipped_gradient_sum(problem.link, rows, theta, *bounds, grid)

@@ -2,7 +2,7 @@
 
 The search goes depth first: it looks at the middle of a box, keeps the largest value so far, and leaves the box alone
 if nothing in it can be larger by more than the tolerance, else goes on with its parts, one after the other.  What it
-finds is part of released results, so that it must come out the same to the bit whichever way it is computed.
+finds is part of released results, so that it must be the same to the bit in every implementation.
 
 Python would take seconds for a million boxes, one at a time.  But values do not depend on the order of visits; only
 the decision what to leave alone does, through the largest value so far.  All boxes that the search could visit below
@@ -111,7 +111,7 @@ def _possible_visits(space: Space, level: int, box: Positions, best: float) -> _
 
 
 def _values(space: Space, level: int, boxes: Positions) -> FloatArray:
-    """Few boxes after the other: arrays that fit into the processor's cache."""
+    """Values of all boxes, computed in slices that fit into the processor's cache."""
     slices = range(0, boxes.shape[1], _SLICE)
     return np.concatenate([space.values(level, boxes[:, first : first + _SLICE]) for first in slices])
 

@@ -16,7 +16,7 @@ opposite:
 Each gradient moves by at most (S max mu' + max abs(rho)) per unit of its angle and max mu' per unit of s,
 which bounds D on a box from its value in the middle; boxes are split until the bound is within tolerance.
 
-The same, complete, is in docs/theory.md#gradient-diameter.
+The complete derivation is in docs/theory.md#gradient-diameter.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class _Distances:
 
 @lru_cache(maxsize=64)
 def _every_angle(halvings: int) -> FloatArray:
-    """Middles of all parts of [0, pi] that was halved so often; rates are such that it is never more than 20 times."""
+    """Middles of all parts of [0, pi] after ``halvings`` halvings, of which there are never more than 20."""
     return middles(halvings, np.arange(1 << halvings), math.pi)
 
 

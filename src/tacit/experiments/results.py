@@ -110,7 +110,7 @@ _OF_A_RUN = frozenset({"spec.py", "runner.py", "results.py"})
 """What of this package a run's result depends on."""
 
 
-class Journal:
+class RunJournal:
     """Finished runs in a file of JSON lines; unfinished lines are ignored.
 
     A run is found again only under the same sources, those of the user's modules included: after an upgrade or an edit

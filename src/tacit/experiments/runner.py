@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit.environments import NEVER, ArrivalKind, Block, Setting
+from tacit.environments import NEVER, ArrivalKind, Block, EnvironmentSetting
 from tacit.errors import ExpiredDecision
 from tacit.experiments.engines import make_engine
-from tacit.experiments.results import Journal, Row, RunResult, regret_curve, row, with_gains
+from tacit.experiments.results import Row, RunJournal, RunResult, regret_curve, row, with_gains
 from tacit.experiments.spec import Experiment
 from tacit.extensions import Extension, load_again, load_modules
 from tacit.policies.policy import Policy
@@ -61,7 +61,9 @@ def play_once(experiment: Experiment, seed: int, run: int) -> Played:
 class Delivery:
     """Plays blocks of rounds and reports every reward when it is due; what is due after the last round is dropped."""
 
-    def __init__(self, policy: Policy, kind: ArrivalKind, setting: Setting, rng: np.random.Generator) -> None:
+    def __init__(
+        self, policy: Policy, kind: ArrivalKind, setting: EnvironmentSetting, rng: np.random.Generator
+    ) -> None:
         self._policy = policy
         self._kind = kind
         self._setting = setting
@@ -123,7 +125,7 @@ def run_all(
     on_run: Callable[[Experiment], None] = lambda _: None,
 ) -> list[Row]:
     """Run all experiments and return their rows in order; after Ctrl-C, rows of the runs that were finished."""
-    kept = Journal(journal)
+    kept = RunJournal(journal)
     results: dict[tuple[int, int], RunResult] = {}
     tasks = []
     for run in range(runs):

@@ -1,12 +1,11 @@
 """Features: from a record to a row of norm at most 1, without a look at the data.
 
-Nobody should build (K, d) arrays by hand, and nobody may scale by what the data happen to hold: a scaler that is
-fitted, or a list of the categories that occurred, tells of the people whose data it saw.
+A schema spares callers from building (K, d) arrays by hand, and scales by what can occur and not by the data: a scaler
+that is fitted, or a list of the categories that occurred, tells of the people whose data it saw.
 """
 
 from tacit.features.encoding import Catalogue
-from tacit.features.fields import Category, Flag, Number
-from tacit.features.hashed import Hashed
+from tacit.features.fields import Category, Flag, Hashed, Number
 from tacit.features.schema import Schema
 from tacit.features.support import Support
 

@@ -1,24 +1,30 @@
-"""What a schema may be: every refusal names what is wrong and what helps."""
+"""What a schema may be, in Python and as JSON: every refusal names what is wrong and what helps."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import MISSING
+from dataclasses import fields as parts_of
+from typing import Any, TypeVar, cast
 
 from tacit.errors import InvalidInput
 from tacit.features.field import Field, shown
-from tacit.features.fields import Category, Flag, Number
-from tacit.features.hashed import Hashed
+from tacit.features.fields import Category, Flag, Hashed, Number
 from tacit.features.layout import Layout
 
 KINDS: dict[str, type[Field]] = {kind.kind: kind for kind in (Number, Category, Flag, Hashed)}
 MOST_COORDINATES = 10_000
+FORMAT, VERSION = "tacit.features", 1
+_NEVER_MADE_UP = ("key",)
+"""Attributes that Python draws at random when they are left out: in JSON they must be given."""
+_PARTS = {"user", "arm", "crosses", "per_arm", "intercept"}
 Thing = TypeVar("Thing", bound=Hashable)
 
 
 def check_schema(user: object, arm: object, crosses: object, per_arm: object, intercept: object) -> dict[str, Any]:
-    """The parts of a schema, checked, in the form in which they are kept."""
+    """Check the arguments of a schema; returns them by name, in the form in which they are kept."""
     users, arms = _fields("user", user), _fields("arm", arm)
     for name in _repeated(field.name for field in (*users, *arms)):
         raise InvalidInput(f"names must differ over user and arm, got {name!r} more than once: rename one of them")
@@ -46,7 +52,7 @@ def check_layout(layout: Layout) -> None:
 
 
 def _repeated(things: Iterable[Thing]) -> list[Thing]:
-    """Those that occur more than once, in the order in which they came first."""
+    """Things that occur more than once, in the order of their first occurrence."""
     return [thing for thing, count in Counter(things).items() if count > 1]
 
 
@@ -94,3 +100,84 @@ def _pair(cross: object, users: Collection[str], arms: Collection[str]) -> tuple
                 f"{shown(name)} is not among those of {side}, {list(names)}"
             )
     return cross[0], cross[1]
+
+
+# Schemas as JSON
+
+
+def stored_schema(
+    user: Sequence[Field],
+    arm: Sequence[Field],
+    crosses: Sequence[tuple[str, str]],
+    per_arm: str | None,
+    intercept: bool,
+) -> dict[str, Any]:
+    """A schema as a dictionary that JSON can hold."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "user": [_stored(field) for field in user],
+        "arm": [_stored(field) for field in arm],
+        "crosses": [list(cross) for cross in crosses],
+        "per_arm": per_arm,
+        "intercept": intercept,
+    }
+
+
+def _stored(field: Field) -> dict[str, Any]:
+    named = {part.name: getattr(field, part.name) for part in parts_of(cast(Any, field))}
+    return {"kind": field.kind} | {
+        name: list(value) if isinstance(value, tuple) else value for name, value in named.items()
+    }
+
+
+def parts_in(stored: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
+    """The arguments of a schema from JSON, stored or written by hand; parts that are left out have their defaults."""
+    content = _content(stored)
+    if content.get("format", FORMAT) != FORMAT or content.get("version", VERSION) != VERSION:
+        raise InvalidInput(
+            f"a stored schema must have the format {FORMAT!r} and the version {VERSION}, got "
+            f"{shown(content.get('format'))} and {shown(content.get('version'))}: was it written by Schema.to_json?"
+        )
+    found = set(content) - {"format", "version"}
+    if found - _PARTS:
+        raise InvalidInput(f"a stored schema has {sorted(_PARTS)}, got {shown(sorted(map(str, found)))}")
+    return {
+        name: _stored_fields(name, value) if name in ("user", "arm") else value
+        for name, value in content.items()
+        if name in _PARTS
+    }
+
+
+def _content(stored: object) -> Mapping[str, Any]:
+    if isinstance(stored, str | bytes | bytearray):
+        try:
+            stored = json.loads(stored)
+        except (ValueError, RecursionError) as error:
+            raise InvalidInput(f"a stored schema must be JSON: {error}") from error
+    if not isinstance(stored, Mapping):
+        raise InvalidInput(f"a stored schema must be a mapping, got {shown(stored)}")
+    return stored
+
+
+def _stored_fields(side: str, stored: object) -> list[Field]:
+    if not isinstance(stored, list | tuple):
+        raise InvalidInput(f"{side} of a stored schema must be a list of fields, got {shown(stored)}")
+    return [_field(side, number, one) for number, one in enumerate(stored)]
+
+
+def _field(side: str, number: int, stored: object) -> Field:
+    where = f"field {number} of {side} in a stored schema"
+    kind = stored.get("kind") if isinstance(stored, Mapping) else None
+    if not isinstance(stored, Mapping) or not isinstance(kind, str) or kind not in KINDS:
+        raise InvalidInput(f"{where} must be a mapping with a kind out of {sorted(KINDS)}, got {shown(stored)}")
+    made: Any = KINDS[kind]
+    known = {part.name: part.default is MISSING or part.name in _NEVER_MADE_UP for part in parts_of(made)}
+    given = {name: value for name, value in stored.items() if name != "kind" and (value or name not in _NEVER_MADE_UP)}
+    if set(given) - set(known) or any(needed and name not in given for name, needed in known.items()):
+        needs = sorted(name for name, needed in known.items() if needed)
+        raise InvalidInput(
+            f"{where} must have {needs}, and may have {sorted(set(known) - set(needs))}, got {shown(stored)}"
+        )
+    field: Field = made(**given)
+    return field

@@ -7,7 +7,7 @@ are 0 are left out.  Positions of the others increase: terms and the slots of a 
 `Layout.places` rearranges is blocks, of which a row has one.
 
 A refusal is an answer to the one user or caller whose records it is about: where many users come at once, each is
-judged apart, so that nobody learns from an error what somebody else sent.
+judged apart, so that an error tells a user nothing about what others sent.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ import numpy.typing as npt
 from tacit.errors import InvalidInput
 from tacit.features.field import Field, shown, whole
 from tacit.features.layout import Layout, factors
-from tacit.features.records import Record, Table, is_columns, of_records, table_of
+from tacit.features.records import ColumnTable, Record, is_columns, of_records, table_of
 from tacit.linalg.blocks import compact_rows, dense_rows
 from tacit.typing import FloatArray, IntArray
 
 _MOST_ROWS = 1 << 12
 """Rows that are made at a time: what they take stays in a processor's cache."""
 Refusals = dict[int, InvalidInput]
-"""For each user who was refused, by number, why."""
+"""Errors of refused users, by the user's number."""
 
 
 class Slots(NamedTuple):
-    """What some records say, a line for each."""
+    """Values and positions of records, a line for each record."""
 
     values: FloatArray
     positions: IntArray
@@ -46,7 +46,7 @@ class Slots(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """The fields of users, or those of arms."""
+    """One side of a schema: the fields of users, or those of arms."""
 
     role: str
     fields: tuple[Field, ...]
@@ -71,8 +71,8 @@ class Side:
         spans = np.array([field.span for field in self.fields if field.is_number]).reshape(-1, 2)
         return spans[:, 0], spans[:, 1]
 
-    def slots(self, table: Table, role: str) -> Slots:
-        """What the records of a table say."""
+    def slots(self, table: ColumnTable, role: str) -> Slots:
+        """The slots of the records of a table."""
         count = table.lines
         values, positions = np.empty((count, self._size)), np.zeros((count, self._size), dtype=np.int64)
         values.fill(1.0)
@@ -84,11 +84,11 @@ class Side:
         return Slots(values, positions)
 
     def slots_of(self, records: object) -> Slots:
-        """What many records say, in whatever form they come."""
+        """The slots of many records, given in any of the forms of `table_of`."""
         return self.slots(table_of(records, self.names, self.role).flat(), self.role)
 
     def slots_of_one(self, record: object) -> Slots:
-        """What one record says."""
+        """The slots of one record."""
         return self.slots(of_records([record], self.names, ""), "")
 
 
@@ -116,7 +116,7 @@ Arms = Catalogue | Sequence[Record] | Mapping[str, Any] | Any
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
-    """What a schema does with records."""
+    """Encodes records of a schema."""
 
     schema: object
     layout: Layout
@@ -124,7 +124,7 @@ class Encoder:
     arms: Side
 
     def catalogue(self, arms: Arms) -> Catalogue:
-        """Arms, prepared."""
+        """Prepare arms for repeated use."""
         return Catalogue(self.schema, self.arm_slots(arms))
 
     def arm_slots(self, arms: Arms) -> Slots:
@@ -167,8 +167,8 @@ class Encoder:
             found, refused = self._users_apart(_as_list(users, self.users))
         return self.filled(found, common, common.values.shape[0]), refused
 
-    def _rows_of_table(self, users: object, arms: Table) -> tuple[FloatArray, Refusals]:
-        """The same with arms in columns that have an axis of users and one of arms."""
+    def _rows_of_table(self, users: object, arms: ColumnTable) -> tuple[FloatArray, Refusals]:
+        """Rows and refusals for arms in columns that have an axis of users and one of arms."""
         try:
             found, slots = self.users.slots_of(users), self.arms.slots(arms, self.arms.role)
         except InvalidInput:
@@ -180,7 +180,7 @@ class Encoder:
         return self.filled(found, slots, arms.shape[1]), {}
 
     def _users_apart(self, users: Sequence[object]) -> tuple[Slots, Refusals]:
-        admitted, refused = [self.users.slots(Table({}, (0,)), "")], Refusals()
+        admitted, refused = [self.users.slots(ColumnTable({}, (0,)), "")], Refusals()
         for number, user in enumerate(users):
             try:
                 admitted.append(self.users.slots_of_one(user))
@@ -189,7 +189,7 @@ class Encoder:
         return _joined(admitted), refused
 
     def _rows_of_lists(self, users: Sequence[object], arms: Sequence[Any]) -> tuple[FloatArray, Refusals]:
-        """The same with a list of arms for each user."""
+        """Rows and refusals for a list of arms for each user."""
         if len(users) != len(arms):
             raise InvalidInput(f"arms must be one list for all or one for each of {len(users)} users, got {len(arms)}")
         try:
@@ -251,7 +251,7 @@ class Encoder:
         return rows.reshape(-1, count, rows.shape[1])
 
     def dense(self, rows: npt.ArrayLike) -> FloatArray:
-        """Compact rows as ordinary ones, whatever the axes before the last."""
+        """Compact rows as ordinary ones, with any number of axes before the last."""
         compact = np.asarray(rows, dtype=np.float64)
         width, dim = self.layout.width, self.layout.dim
         if compact.ndim == 0 or compact.shape[-1] != 2 * width:

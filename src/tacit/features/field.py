@@ -22,7 +22,7 @@ _SHOWN = 60
 
 
 class Field:
-    """A name and a weight; what else there is depends on the kind."""
+    """Base of all fields: a name and a weight."""
 
     kind: ClassVar[str]
     name: str
@@ -35,7 +35,7 @@ class Field:
 
     @property
     def slots(self) -> int:
-        """The most of them that are nonzero at once."""
+        """The most coordinates that are nonzero at once."""
         return 1
 
     @property
@@ -73,7 +73,7 @@ class Field:
         raise NotImplementedError
 
     def check(self) -> None:
-        """Check what all fields have."""
+        """Raise unless name and weight are valid."""
         if not isinstance(self.name, str) or not self.name.strip():
             raise InvalidInput(
                 f"the name of a {type(self).__name__} must be a string, and not empty, got {self.name!r}"
@@ -87,7 +87,7 @@ class Field:
         object.__setattr__(self, "weight", weight)
 
     def refusal(self, role: str, index: int, value: object, remedy: str) -> InvalidInput:
-        """What is wrong with a value, and what helps."""
+        """The error for a value that the field does not take, with a remedy."""
         where = f"{role} {index}: " if role else ""
         return InvalidInput(f"{where}field {self.name!r} of kind {self.kind} cannot be {shown(value)}: {remedy}")
 
@@ -116,7 +116,7 @@ def is_real(value: object) -> TypeGuard[Real]:
 
 
 def checked(check: Callable[[str, object], float], name: str, value: object) -> float:
-    """The same as ``check``, also for integers beyond all floats."""
+    """Apply ``check``, and refuse integers beyond all floats with the same error."""
     try:
         return check(name, value)
     except OverflowError as error:
@@ -132,7 +132,9 @@ def listed(column: Column) -> Sequence[Any]:
 
 
 def whole(column: Column) -> Sequence[Any]:
-    """The same with whole numbers as integers, in arrays of floats: frames turn integers into floats where some miss.
+    """A column as Python's own values, with whole numbers of float arrays as integers.
+
+    Frames turn integers into floats where some are missing.
 
     From 2^53 on different integers are the same float, so that such numbers stay floats.
     """
@@ -143,5 +145,5 @@ def whole(column: Column) -> Sequence[Any]:
 
 
 def read_each(column: Sequence[Any], read: Callable[[Any, str, int], Any], role: str) -> list[Any]:
-    """What ``read`` makes of each value."""
+    """``read(value, role, index)`` for each value of a column."""
     return [read(value, role, index) for index, value in enumerate(column)]

@@ -1,9 +1,9 @@
 """The coordinates of a schema: terms, their scales, their names, and which of them can occur together.
 
 A row is a list of terms, each the product of a factor of the user (a field's vector, or the constant 1) and a factor of
-the arm.  The squared norm of a term is the product of the squared norms of its factors, so that that of a row is a sum
-of products of nonnegative numbers, each of them at most its field's squared weight.  All of them reach it at once in
-the records of `Schema.worst`: the sum with all of them put in is the exact maximum.
+the arm.  The squared norm of a term is the product of the squared norms of its factors, so the squared norm of a row is
+a sum of products of nonnegative numbers, each of them at most its field's squared weight.  In the records of
+`Schema.worst` all of them reach it at once: the sum of the largest products is the exact maximum.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tacit.features.support import ABSENT, Support, supported
 from tacit.typing import FloatArray, IntArray
 
 SHRINK = 1.0 - 2.0**-40
-"""What rows are multiplied by besides: none is refused for the last bits of its norm."""
+"""Factor on all rows, so that none is refused for the last bits of its norm."""
 
 
 class Factor(NamedTuple):
@@ -70,7 +70,7 @@ class Term(NamedTuple):
     user: Factor
     arm: Factor
     own: bool = False
-    """Whether it is a parameter of its own for each value of the arm's factor."""
+    """Whether the user's factor has separate parameters for each value of the arm's (``per_arm``)."""
 
     @property
     def size(self) -> int:
@@ -79,7 +79,7 @@ class Term(NamedTuple):
 
     @property
     def slots(self) -> int:
-        """The most of them that are nonzero at once."""
+        """The most coordinates that are nonzero at once."""
         return self.user.slots * self.arm.slots
 
     @property
@@ -139,7 +139,7 @@ class Products(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Terms in their order, and what follows from them."""
+    """The terms of a schema in their order, with scales, names and structure."""
 
     terms: tuple[Term, ...]
 
@@ -150,7 +150,7 @@ class Layout:
 
     @cached_property
     def width(self) -> int:
-        """The most of them that are nonzero in one row."""
+        """The most coordinates that are nonzero in one row."""
         return sum(term.slots for term in self.terms)
 
     @cached_property
@@ -192,7 +192,7 @@ class Layout:
 
     @cached_property
     def places(self) -> IntArray:
-        """Where each coordinate in the order of terms comes to stand."""
+        """Final position of each coordinate, in the order of terms."""
         places = np.empty(self.dim, dtype=np.int64)
         places[self.order] = np.arange(self.dim)
         return places

@@ -19,7 +19,7 @@ Record = Mapping[str, Any]
 """What is known of one user or one arm: values by the names of fields."""
 
 
-class Table(NamedTuple):
+class ColumnTable(NamedTuple):
     """Columns by name, all of one length; a field without a column is missing everywhere."""
 
     columns: Mapping[str, Column]
@@ -31,7 +31,7 @@ class Table(NamedTuple):
         """Number of records."""
         return math.prod(self.shape)
 
-    def flat(self) -> Table:
+    def flat(self) -> ColumnTable:
         """The table itself, if its columns have one axis."""
         if len(self.shape) != 1:
             raise InvalidInput(f"columns must have one axis, got the shape {self.shape}")
@@ -57,21 +57,21 @@ def _is_array(value: object) -> bool:
     return getattr(value, "ndim", 0) > 0 or hasattr(value, "to_numpy")
 
 
-def table_of(records: object, names: frozenset[str], role: str) -> Table:
+def table_of(records: object, names: frozenset[str], role: str) -> ColumnTable:
     """Many records as columns; ``role`` says in errors what they are."""
     if not isinstance(records, list) and (isinstance(records, Mapping) or is_columns(records)):
         return _of_columns(records, names, role)
     return of_records(records, names, role)
 
 
-def of_records(records: object, names: frozenset[str], role: str) -> Table:
+def of_records(records: object, names: frozenset[str], role: str) -> ColumnTable:
     """A list of mappings as columns."""
     if isinstance(records, str | bytes) or not isinstance(records, Sequence):
         raise InvalidInput(f"{role}s must be a list of records, a dict of arrays or a frame, got {shown(records)}")
     for index, record in enumerate(records):
         if type(record) is not dict or not names.issuperset(record):  # which most are: nothing else is looked at then
             _check_record(record, names, f"{role} {index}: " if role else "")
-    return Table({name: [record.get(name) for record in records] for name in names}, (len(records),))
+    return ColumnTable({name: [record.get(name) for record in records] for name in names}, (len(records),))
 
 
 def _check_record(record: object, names: frozenset[str], where: str) -> None:
@@ -88,7 +88,7 @@ def _refuse_names(unknown: Any, names: frozenset[str], where: str) -> None:
     raise InvalidInput(f"{where}the schema has no field {name} here; its fields are {listed}. Leave others out")
 
 
-def _of_columns(records: Any, names: frozenset[str], role: str) -> Table:
+def _of_columns(records: Any, names: frozenset[str], role: str) -> ColumnTable:
     given = list(records if isinstance(records, Mapping) else records.columns)
     if len(set(given)) < len(given):
         raise InvalidInput(f"columns of {role}s must have different names, got {shown(given)}")
@@ -105,7 +105,7 @@ def _of_columns(records: Any, names: frozenset[str], role: str) -> Table:
         if other != shape:
             raise InvalidInput(f"all columns must have the same shape: {given[0]!r} has {shape}, {name!r} has {other}")
     flat = {name: column.reshape(-1) if isinstance(column, np.ndarray) else column for name, column in columns.items()}
-    return Table(flat, shape)
+    return ColumnTable(flat, shape)
 
 
 def _column(name: str, column: Any) -> Column:

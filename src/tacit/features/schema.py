@@ -12,13 +12,11 @@ import numpy.typing as npt
 
 from tacit._validate import integer_at_least
 from tacit.errors import InvalidInput
-from tacit.features.checks import check_layout, check_schema
-from tacit.features.description import described
+from tacit.features.checks import check_layout, check_schema, parts_in, stored_schema
 from tacit.features.encoding import Arms, Catalogue, Encoder, Refusals, Side
 from tacit.features.field import Field
 from tacit.features.layout import Layout, terms_of
 from tacit.features.records import Record, is_columns
-from tacit.features.stored import parts_in, stored_schema
 from tacit.features.support import Support
 from tacit.typing import FloatArray
 
@@ -31,7 +29,7 @@ class Schema:
     field of the user times one of the arm, such as ``("device", "topic")``.  What belongs to the user alone is the same
     for all arms, and moves the level of predictions but not the choice: crosses and ``per_arm`` are what personalises.
 
-    ``per_arm`` names a category of the arm.  Every field of the user, and a constant, then has parameters of its own
+    ``per_arm`` names a category of the arm.  Every field of the user, and a constant, then has separate parameters
     for each value of it (``age @ topic=news``).  The shared ones of the user, the shared intercept and the category
     itself would be sums of these, so that they are left out: a schema whose arms have nothing but this category
     consists of one block for each value.  An arm with an unknown value has only what is shared.  With
@@ -41,6 +39,19 @@ class Schema:
     Rows are scaled by the largest norm that any record can have, computed from the schema, and by 1 - 2^-40.  The
     ``weight`` of a field multiplies its vector before that, in all terms that it is a part of.
 
+    Parameters
+    ----------
+    user, arm : list of fields
+        What is known of users, and of arms: `Number`, `Category`, `Flag` or `Hashed`.
+    crosses : list of pairs of str
+        Products of a field of the user and one of the arm, by their names.
+    per_arm : str, optional
+        A category of the arm for whose values all fields of the user have separate parameters.
+    intercept : bool
+        Whether rows have a constant.
+
+    Examples
+    --------
     >>> from tacit.features import Category, Number, Schema
     >>> schema = Schema(
     ...     user=[Number("age", 0, 120)],
@@ -113,7 +124,17 @@ class Schema:
         and K arms for all, or a list of K arms for each, give (N, K, d).  Columns of users' and arms' fields together,
         without a second argument, give (N, d): a row for each line.
 
-        A mapping is taken for columns if it holds arrays; lists are tokens of one record.
+        Parameters
+        ----------
+        records : mapping, list of mappings, dict of arrays, or frame
+            One user or many.  A mapping is taken for columns if it holds arrays; lists are tokens of one record.
+        arms : list of mappings, dict of arrays, frame or Catalogue, optional
+            Arms for all users, or a list of them for each user.
+
+        Returns
+        -------
+        array
+            Rows of norm at most 1, of shape (K, d), (N, K, d) or (N, d).
         """
         if arms is None:
             return self._encoder.lines(records, dense=True)
@@ -164,7 +185,7 @@ class Schema:
         return described(self._layout, integer_at_least("most", most, 2))
 
     def to_json(self) -> dict[str, Any]:
-        """Everything that `from_json` needs, in what JSON can hold; keys of hashes included."""
+        """The schema as a dictionary for JSON, keys of hashes included; `from_json` reads it."""
         return stored_schema(self.user, self.arm, self.crosses, self.per_arm, self.intercept)
 
     @classmethod
@@ -178,3 +199,46 @@ def _sampled(fields: Sequence[Field], rng: np.random.Generator, shape: tuple[int
         count, *rest = shape
         return [_sampled(fields, rng, tuple(rest)) if rest else {} for _ in range(count)]
     return {field.name: field.sample(rng, shape) for field in fields}
+
+
+def described(layout: Layout, most: int) -> str:
+    """The coordinates, their scales, the norm bound with its proof, and what the structure saves."""
+    return "\n".join([*_table(layout, most), "", *_bound(layout), "", *_structure(layout)])
+
+
+def _table(layout: Layout, most: int) -> list[str]:
+    names, scales, blocks = layout.names, layout.coordinate_scales, layout.support.starts
+    lines = [("", "coordinate", "largest value", "block")]
+    listed = (
+        range(layout.dim) if layout.dim <= most else [*range(most // 2), *range(layout.dim - most // 2, layout.dim)]
+    )
+    for i in listed:
+        block = int(np.searchsorted(blocks, i, side="right")) - 1
+        lines.append((str(i), names[i], f"{scales[i]:.6f}", str(block)))
+    wide = [max(len(line[column]) for line in lines) for column in range(4)]
+    text = [
+        f"{number:>{wide[0]}}  {name:<{wide[1]}}  {scale:>{wide[2]}}  {block:>{wide[3]}}".rstrip()
+        for number, name, scale, block in lines
+    ]
+    left_out = layout.dim - len(listed)
+    middle = 1 + most // 2
+    return text if not left_out else [*text[:middle], f"... {left_out:,} more ...", *text[middle:]]
+
+
+def _bound(layout: Layout) -> list[str]:
+    squares = " + ".join(f"{term.weight * term.weight:g} ({term.title})" for term in layout.terms)
+    return [
+        f"Norm: every row is divided by B = {layout.norm_bound:.9g} and multiplied by 1 - 2^-40, B^2 = {squares}.",
+        "Proof: the squared norm of a row times B is a sum over terms, each at most its square in the line above;",
+        "the record of schema.worst() attains all of these at once, so that the longest row has the norm 1 - 2^-40.",
+    ]
+
+
+def _structure(layout: Layout) -> list[str]:
+    support, dim = layout.support, layout.dim
+    every = dim * (dim + 1) // 2
+    share = f"{support.size:,} of {every:,} entries of x x' ({100.0 * support.size / every:.3g}%)"
+    return [
+        f"Structure: {dim:,} coordinates in {support.blocks:,} block{'s' if support.blocks > 1 else ''}, at most "
+        f"{support.width:,} of them nonzero in a row; {share} can be nonzero and are released."
+    ]

@@ -1,6 +1,6 @@
 """Which coordinates of a row can be nonzero together: the structure that releases, filters and solves rest on.
 
-Two values of one category never occur in the same row, so that the product of their coordinates is 0 for everybody.
+Two values of one category never occur in the same row, so that the product of their coordinates is 0 for every user.
 Such an entry of x x' need not be released, carries no noise and costs no time.
 """
 
@@ -18,7 +18,7 @@ from tacit.errors import InvalidInput
 from tacit.typing import IntArray
 
 ABSENT = -1
-"""Of a coordinate that is not about a field: it goes with each of its values."""
+"""The demand of a coordinate that does not depend on a field: it occurs with all of the field's values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Support:
     width: int
     """The most coordinates that one row can have nonzero."""
     kinds: IntArray
-    """For each coordinate the line of ``demands`` that is its own."""
+    """Line of ``demands`` of each coordinate."""
     demands: IntArray
     """One line for each kind of coordinate, one column for each field: the value that is demanded, or `ABSENT`."""
 
@@ -81,7 +81,7 @@ class Support:
         return np.concatenate([part for first, end in blocks for part in self._pairs_within(first, end, allowed)])
 
     def _pairs_within(self, first: int, end: int, allowed: dict[int, npt.NDArray[np.bool_]]) -> Iterator[IntArray]:
-        """For each coordinate of a block those from it on that go with it."""
+        """For each coordinate of a block, the later ones (itself included) that can be nonzero together with it."""
         kinds = self.kinds[first:end]
         for i in range(end - first):
             others = np.flatnonzero(allowed[int(kinds[i])][kinds[i:]]) + first + i
@@ -93,7 +93,7 @@ class Support:
             yield kind, _compatible(self.demands[kind], self.demands)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both say the same of every pair."""
+        """Whether both have the same pairs."""
         if not isinstance(other, Support):
             return NotImplemented
         same = self.width == other.width and np.array_equal(self.starts, other.starts) and self.size == other.size

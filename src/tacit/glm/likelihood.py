@@ -1,8 +1,12 @@
 """Maximum likelihood with ridge, on all of space or on a ball around 0.
 
-Minimises sum_i l_i(theta) + (ridge / 2) ||theta||^2 by damped Newton steps.  On a ball the step goes to the minimum of
-the quadratic model over the ball, which is the projection of the Newton point in the norm of the Hessian: the same
-code with and without the constraint, and a quadratic rate in both.
+The loss of every link is l(theta) = -r z + int_0^z mu with z = <x, theta>, summed over rows: gradient (mu(z) - r) x,
+Hessian mu'(z) x x'.  Up to a constant it is the negative log-likelihood of the canonical links; for probit it is not
+the probit likelihood, yet convex, and theta* minimises its expectation.
+
+`fit` minimises sum_i l_i(theta) + (ridge / 2) ||theta||^2 by damped Newton steps.  On a ball the step goes to the
+minimum of the quadratic model over the ball, which is the projection of the Newton point in the norm of the Hessian:
+the code is the same with and without the constraint, with a quadratic rate in both.
 """
 
 from __future__ import annotations
@@ -18,7 +22,6 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 
 from tacit.errors import InvalidInput
 from tacit.glm.links import Link, get_link
-from tacit.glm.loss import Expansion, evaluate
 from tacit.glm.rows import rows_of
 from tacit.linalg.ball import into_ball, into_ball_by_metric, norm
 from tacit.threads import one_blas_thread
@@ -29,7 +32,7 @@ _SUFFICIENT_DECREASE = 1e-4
 _HALVINGS = 60
 
 
-class Status(enum.Enum):
+class FitStatus(enum.Enum):
     """How a fit ended; the text is the remedy."""
 
     CONVERGED = "converged"
@@ -45,12 +48,33 @@ class Status(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A fitted parameter; ``gradient_norm`` is what the ball does not hold in balance, 0 at the optimum."""
+    """A fitted parameter; ``gradient_norm`` is that of the gradient less what the ball balances, 0 at the optimum."""
 
     theta: FloatArray
-    status: Status
+    status: FitStatus
     iterations: int
     gradient_norm: float
+
+
+class Expansion(NamedTuple):
+    """A function of theta around one point, to second order."""
+
+    value: float
+    gradient: FloatArray
+    hessian: FloatArray
+
+
+def evaluate(link: Link, features: FloatArray, rewards: FloatArray, theta: FloatArray) -> Expansion:
+    """Sum the loss over rows of ``features``, shape (n, d), with its gradient and Hessian."""
+    z = features.dot(theta)
+    value = float((link.antiderivative(z) - link.antiderivative_at(0.0)).sum() - rewards.dot(z))
+    return Expansion(value, (link.mean(z) - rewards).dot(features), weighted_outers(features, link.derivative(z)))
+
+
+def weighted_outers(features: FloatArray, weights: FloatArray) -> FloatArray:
+    """Sum w x x' over rows, symmetric to the bit; no weight is negative."""
+    rooted = features * np.sqrt(weights)[:, np.newaxis]
+    return np.asarray(rooted.T.dot(rooted))
 
 
 class Objective(NamedTuple):
@@ -70,7 +94,7 @@ class Objective(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """When a fit ends: at a Newton step below ``tolerance * (1 + ||theta||)``, or after so many steps."""
+    """When a fit ends: at a Newton step below ``tolerance * (1 + ||theta||)``, or after ``iterations`` steps."""
 
     tolerance: float
     iterations: int
@@ -95,19 +119,19 @@ def _newton(objective: Objective, ball_radius: float, limits: Limits, theta: Flo
         here.hessian.flat[:: theta.size + 1] += jitter
         factor, failed = dpotrf(here.hessian)
         if failed:
-            return Fit(theta, Status.ILL_CONDITIONED, iteration, remaining)
+            return Fit(theta, FitStatus.ILL_CONDITIONED, iteration, remaining)
         target = into_ball_by_metric(theta - dpotrs(factor, here.gradient)[0], ball_radius, here.hessian)
         direction = target - theta
         remaining = norm(here.hessian.dot(direction))
         if norm(direction) <= limits.tolerance * (1.0 + norm(theta)):
             open_direction = float(factor.diagonal().min()) ** 2 < 10.0 * jitter
-            done = Status.ILL_CONDITIONED if open_direction and remaining > 0.0 else Status.CONVERGED
+            done = FitStatus.ILL_CONDITIONED if open_direction and remaining > 0.0 else FitStatus.CONVERGED
             return Fit(target, done, iteration + 1, remaining)
         moved = _line_search(objective, here, theta, direction)
         if moved is None:
-            return Fit(theta, Status.ILL_CONDITIONED, iteration + 1, remaining)
+            return Fit(theta, FitStatus.ILL_CONDITIONED, iteration + 1, remaining)
         theta, here = moved
-    return Fit(theta, Status.ITERATION_LIMIT, limits.iterations, remaining)
+    return Fit(theta, FitStatus.ITERATION_LIMIT, limits.iterations, remaining)
 
 
 def _line_search(
@@ -138,7 +162,25 @@ def fit(
 ) -> Fit:
     """Minimise the loss plus ``ridge / 2 ||theta||^2`` over the ball, from ``start`` or from 0.
 
-    The status says whether to trust the result.
+    Parameters
+    ----------
+    link : str or Link
+        The link, or its name.
+    features, rewards : array
+        Rows of shape (n, d), and a reward for each.
+    ridge : float
+        Weight of the squared norm.
+    ball_radius : float
+        Radius of the ball around 0 that theta is sought in.
+    start : array, optional
+        Where the first step begins.
+    tolerance, max_iterations
+        When to stop (`Limits`).
+
+    Returns
+    -------
+    Fit
+        The parameter, and a status that says whether to trust it.
     """
     rows = rows_of(features, rewards)
     if not 0.0 <= ridge < math.inf:

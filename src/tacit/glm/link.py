@@ -1,4 +1,4 @@
-"""What a link is: the mean reward mu(z) at the score z = <x, theta>, and everything else that depends on it.
+"""The interface of a link: the mean reward mu(z) at the score z = <x, theta>, and all that depends on it.
 
 ``Link`` is the interface, and says what a link must state; ``ClickLink`` is one whose rewards are 0 or R.  The links
 themselves are in `tacit.glm.links`.
@@ -21,7 +21,7 @@ from tacit.typing import FloatArray
 MAX_SCORE = 700.0
 """Mean, derivative and antiderivative are finite for every score up to it, and down to its negative."""
 _HALVINGS = 80
-"""After which [-700, 700] is shorter than the distance of numbers, except close to 0."""
+"""Bisections of `score_of`: [-700, 700] is then shorter than the spacing of floats, except close to 0."""
 
 
 class Link(ABC):
@@ -42,7 +42,7 @@ class Link(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What users call the link."""
+        """Name by which users choose the link."""
 
     @abstractmethod
     def mean(self, scores: npt.ArrayLike) -> FloatArray:
@@ -87,10 +87,6 @@ class Link(ABC):
 
         For a fixed uniform number it never falls as the mean rises.  Means and numbers are broadcast.
         """
-
-    def sample_rewards(self, scores: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
-        """Rewards in [0, R] of simulated users at each score."""
-        return self.draw_rewards(self.mean(scores), reward_bound, uniforms)
 
     @abstractmethod
     def simulated_reward_bound(self, theta_norm: float) -> float:
@@ -170,7 +166,7 @@ class Link(ABC):
         return np.array([-bound, 0.0, bound, *(z for z in self.inflections if abs(z) < bound)])
 
     def _checked_bound(self, theta_bound: float) -> float:
-        """S, if mean and derivative are finite over [-S, S]."""
+        """``theta_bound`` as a float; raises unless mean and derivative are finite over [-S, S]."""
         return checked_bound(theta_bound, self.max_score)
 
 
@@ -184,11 +180,11 @@ class ClickLink(Link):
         return np.where(np.asarray(uniforms) * reward_bound < np.asarray(means), reward_bound, 0.0)
 
     def variance_bound(self, scores: npt.ArrayLike, reward_bound: float) -> FloatArray:
-        """That of rewards in [0, R]."""
+        """mu (R - mu), the variance of rewards that are 0 or R."""
         return bounded_variance(self.mean(scores), reward_bound)
 
     def simulated_reward_bound(self, theta_norm: float) -> float:
-        """A click or none."""
+        """1: a reward is a click or none."""
         return 1.0
 
 
@@ -199,7 +195,7 @@ def bounded_variance(means: FloatArray, reward_bound: float) -> FloatArray:
 
 
 def checked_bound(theta_bound: float, max_score: float = MAX_SCORE) -> float:
-    """S, if mu is finite over [-S, S]."""
+    """``theta_bound`` as a float; raises unless mu is finite over [-S, S]."""
     if not 0.0 <= theta_bound <= max_score:
         raise InvalidInput(f"theta_bound must lie in [0, {max_score:g}], got {theta_bound}")
     return float(theta_bound)

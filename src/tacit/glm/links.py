@@ -12,7 +12,6 @@ from scipy.special import expit, ndtr
 
 from tacit.errors import InvalidInput
 from tacit.glm.link import MAX_SCORE, ClickLink, Link, bounded_variance, checked_bound
-from tacit.glm.link_names import add_link_name
 from tacit.typing import FloatArray
 
 __all__ = [
@@ -304,7 +303,6 @@ def register_link(link: Link) -> None:
         raise InvalidInput(f"a link named {link.name!r} is known already: choose another name")
     _check_functions(link)
     _links[link.name] = link
-    add_link_name(link.name)
 
 
 def _check_functions(link: Link) -> None:

@@ -30,27 +30,27 @@ class ShiftedLink(Link):
 
     @property
     def name(self) -> str:
-        """That of the base, and the base rate.  No table of the package has it."""
+        """Name of the base link with the base rate; no table of bounds has it."""
         return f"{self.base.name} at base rate {float(self.mean(0.0)):.6g}"
 
     @property
     def default_reward_bound(self) -> float:  # type: ignore[override]
-        """That of the base."""
+        """Default reward bound of the base link."""
         return self.base.default_reward_bound
 
     @property
     def clips_rewards(self) -> bool:  # type: ignore[override]
-        """As the base does."""
+        """Whether the base link clips rewards."""
         return self.base.clips_rewards
 
     @property
     def max_score(self) -> float:
-        """What is left of the base's on the side that the offset goes to."""
+        """Largest score of the base link, less the offset."""
         return self.base.max_score - abs(self.offset)
 
     @property
     def has_negative_means(self) -> bool:
-        """As the base has."""
+        """Whether the base link has negative means."""
         return self.base.has_negative_means
 
     def mean(self, scores: npt.ArrayLike) -> FloatArray:
@@ -62,7 +62,7 @@ class ShiftedLink(Link):
         return self.base.derivative(self._moved(scores))
 
     def antiderivative(self, scores: npt.ArrayLike) -> FloatArray:
-        """That of mu at z + o, elementwise."""
+        """Antiderivative of mu at z + o, elementwise."""
         return self.base.antiderivative(self._moved(scores))
 
     def mean_at(self, z: float) -> float:
@@ -74,11 +74,11 @@ class ShiftedLink(Link):
         return self.base.derivative_at(z + self.offset)
 
     def antiderivative_at(self, z: float) -> float:
-        """That of mu at z + o."""
+        """Antiderivative of mu at z + o."""
         return self.base.antiderivative_at(z + self.offset)
 
     def variance_bound(self, scores: npt.ArrayLike, reward_bound: float) -> FloatArray:
-        """That of mu at z + o."""
+        """Bound on the variance of a reward with the mean mu(z + o)."""
         return self.base.variance_bound(self._moved(scores), reward_bound)
 
     def draw_rewards(self, means: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
@@ -87,20 +87,20 @@ class ShiftedLink(Link):
 
     @property
     def inflections(self) -> tuple[float, ...]:
-        """Those of the base, moved: scores around 0 may all lie on one side of them."""
+        """Inflections of the base link, moved by the offset: scores around 0 may all lie on one side of them."""
         return tuple(z - self.offset for z in self.base.inflections)
 
     def curvature_between(self, low: float, high: float) -> float:
-        """That of the base over [low + o, high + o]."""
+        """Curvature bound of the base link over [low + o, high + o]."""
         return self.base.curvature_between(low + self.offset, high + self.offset)
 
     def curvature_bound(self, theta_bound: float) -> float:
-        """That of the base over [o - S, o + S]."""
+        """Curvature bound of the base link over [o - S, o + S]."""
         bound = self._checked_bound(theta_bound)
         return self.curvature_between(-bound, bound)
 
     def simulated_reward_bound(self, theta_norm: float) -> float:
-        """That of the base for scores up to S + o, or up to 0 where those are negative."""
+        """Reward bound of the base link for scores up to S + o, or up to 0 where those are negative."""
         return self.base.simulated_reward_bound(max(theta_norm + self.offset, 0.0))
 
     def _moved(self, scores: npt.ArrayLike) -> FloatArray:

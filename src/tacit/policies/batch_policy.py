@@ -20,15 +20,15 @@ import numpy as np
 
 from tacit.errors import InvalidInput
 from tacit.policies.batches import BETWEEN, CLOSE, NONE_OPEN, OPEN, BatchClock, BatchRows, make_batch_rows
-from tacit.policies.policy import NO_END, Span
+from tacit.policies.clock import NO_END, Span
 from tacit.policies.private_policy import PrivatePolicy
-from tacit.policies.snapshots import Snapshot
+from tacit.policies.state import Snapshot
 from tacit.privacy.events import PrivacyEvent
 from tacit.privacy.noise import NoiseSource
 from tacit.privacy.report import Model
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
-from tacit.shuffle.planning import BatchPlan, Request
+from tacit.shuffle.planning import BatchPlan, SumRequest
 from tacit.shuffle.sums import sample_sum
 from tacit.typing import FloatArray
 
@@ -82,7 +82,7 @@ class BatchPolicy(PrivatePolicy):
         """Users of the batch that is about to be opened; 0 opens none."""
 
     @abstractmethod
-    def _requests(self, users: int) -> Sequence[Request]:
+    def _requests(self, users: int) -> Sequence[SumRequest]:
         """The sums that a batch of so many users is asked for, from public quantities."""
 
     @abstractmethod

@@ -6,6 +6,7 @@ Beliefs of private policies are made of releases.  What follows from them for a 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -86,19 +87,27 @@ class BlockBelief(NamedTuple):
         return np.asarray(np.sqrt(np.maximum(diagonal, 0.0)))
 
 
+_ZERO = np.zeros(())
+"""An array without axes, which NumPy need not make of a number first."""
 AnyBelief = PointBelief | GaussianBelief | BlockBelief
+Predictions = tuple[Sequence[float | None], Sequence[float | None]]
+"""Mean rewards and their standard deviations, None where they are not known."""
 
 
-def predicted(link: Link, belief: AnyBelief, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean reward of each row's arm and its standard deviation to first order: mu'(z) times that of the score."""
-    z = belief.scores(rows)
-    return link.mean(z), link.derivative(z) * np.sqrt(np.maximum(belief.variances(rows), 0.0))
+def predictions(link: Link, belief: AnyBelief | None, rows: FloatArray) -> Predictions:
+    """Mean reward and standard deviation of M arms in the form that steps take, shape (M, row size).
 
-
-def predicted_one(link: Link, belief: AnyBelief, row: FloatArray) -> tuple[float, float]:
-    """Mean reward of one row's arm and its standard deviation; single numbers, which are several times as fast."""
-    z, variance = belief.at(row)
-    return link.mean_at(z), link.derivative_at(z) * (math.sqrt(variance) if variance > 0.0 else abs(0.0 * variance))
+    The standard deviation is to first order: mu'(z) times that of the score.
+    """
+    if belief is None:
+        return [None] * len(rows), [None] * len(rows)
+    if len(rows) == 1:  # single numbers, which are several times as fast
+        z, variance = belief.at(rows[0])
+        spread = math.sqrt(variance) if variance > 0.0 else abs(0.0 * variance)
+        return [link.mean_at(z)], [None if spread != spread else link.derivative_at(z) * spread]
+    scores = belief.scores(rows)
+    sds = link.derivative(scores) * np.sqrt(np.maximum(belief.variances(rows), 0.0))
+    return link.mean(scores).tolist(), [None if sd != sd else sd for sd in sds.tolist()]
 
 
 def most_promising(belief: AnyBelief, contexts: FloatArray) -> IntArray:
@@ -108,5 +117,7 @@ def most_promising(belief: AnyBelief, contexts: FloatArray) -> IntArray:
     """
     users, arms, size = contexts.shape
     rows = contexts.reshape(-1, size)
-    promise = belief.scores(rows) + np.sqrt(np.maximum(belief.variances(rows), 0.0))
-    return np.asarray(promise.reshape(users, arms).argmax(axis=1))
+    variances = np.maximum(belief.variances(rows), _ZERO)
+    promise = np.sqrt(variances, out=variances)
+    promise += belief.scores(rows)
+    return np.asarray(promise.reshape(users, arms).argmax(1))

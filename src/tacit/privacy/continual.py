@@ -24,7 +24,7 @@ from tacit.privacy.noise import NoiseSource
 from tacit.privacy.streaming import Mechanism, Published
 from tacit.privacy.toeplitz import NoiseBuffers, empty_buffers
 from tacit.privacy.tree import TreeNodes, empty_tree
-from tacit.typing import Count, FloatArray, Number, Secret, count, number
+from tacit.typing import Count, FloatArray, Scalar, Secret, count, scalar
 
 _EXACT_STEPS = 2.0**51
 """Of one epoch; what earlier, shorter ones carry over is no more than as much again."""
@@ -40,7 +40,7 @@ _MECHANISMS: dict[type[Factorization], type] = {
 """What each factorization keeps."""
 
 
-class StreamConstants(NamedTuple):
+class MechanismConstants(NamedTuple):
     """What stays as it is for the life of a stream: made from its plan, not saved."""
 
     grid: float
@@ -59,7 +59,7 @@ class Stream(NamedTuple):
     """Leaves that this epoch has."""
     epochs: Count
     """Epochs that were begun."""
-    noise_sd: Number
+    noise_sd: Scalar
     """Standard deviation of the noise that this epoch draws, where its weight is 1."""
     leaf: Secret[FloatArray]
     """Contributions to the open leaf."""
@@ -67,7 +67,7 @@ class Stream(NamedTuple):
     """The sum of all rows so far as releases tell it, over all epochs: the newest prefix sum, or an estimate of it."""
     mechanism: Mechanism
     """What the factorization keeps."""
-    constants: StreamConstants
+    constants: MechanismConstants
 
 
 def close_leaf(stream: Stream, noise: FloatArray, users: int) -> bool:
@@ -290,11 +290,11 @@ class ContinualRelease:
             closed=count(),
             leaves=count(),
             epochs=count(),
-            noise_sd=number(),
+            noise_sd=scalar(),
             leaf=np.zeros(self.size),
             released=np.zeros(self.size),
             mechanism=self._empty_mechanism(constants),
-            constants=StreamConstants(self.grid),
+            constants=MechanismConstants(self.grid),
         )
         start_epoch(stream, self)
         return stream

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tacit.privacy.streaming import Published, follow_plain_mean
-from tacit.typing import Count, FloatArray, Number, Secret, number
+from tacit.typing import Count, FloatArray, Scalar, Secret, scalar
 
 if TYPE_CHECKING:
     from tacit.privacy.geometric import PublicMean
@@ -24,9 +24,9 @@ class NoiseBuffers(NamedTuple):
     """How much of a buffer the next leaf takes back."""
     response: FloatArray
     """What a unit of noise in the epoch's first leaf has become: in each buffer, and at the end in the released sum."""
-    variance_factor: Number
+    variance_factor: Scalar
     """Variance of the released sum per unit of noise variance, of this epoch alone."""
-    carried_variance: Number
+    carried_variance: Scalar
     """Variance that earlier epochs brought."""
 
     def noise_scale(self, sd: float) -> float:
@@ -98,6 +98,6 @@ def empty_buffers(size: int, lines: int) -> NoiseBuffers:
         decay=np.zeros(lines),
         weight=np.zeros(lines),
         response=np.zeros(lines + 1),
-        variance_factor=number(),
-        carried_variance=number(),
+        variance_factor=scalar(),
+        carried_variance=scalar(),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tacit.privacy.streaming import Published, follow_plain_mean
-from tacit.typing import Count, FloatArray, Number, Secret, number
+from tacit.typing import Count, FloatArray, Scalar, Secret, scalar
 
 if TYPE_CHECKING:
     from tacit.privacy.geometric import PublicMean
@@ -24,7 +24,7 @@ class TreeNodes(NamedTuple):
     """The nodes in use as they were released, each with noise of its own."""
     carried: FloatArray
     """What earlier epochs released."""
-    carried_variance: Number
+    carried_variance: Scalar
     """Variance of each entry of ``carried``."""
 
     @property
@@ -96,7 +96,7 @@ class TreeNodes(NamedTuple):
 def empty_tree(size: int) -> TreeNodes:
     """A tree for ``size`` numbers before its first epoch."""
     shape = (MAX_TREE_LEVELS, size)
-    return TreeNodes(np.zeros(shape), np.zeros(shape), np.zeros(size), number())
+    return TreeNodes(np.zeros(shape), np.zeros(shape), np.zeros(size), scalar())
 
 
 def completed_level(closed: int) -> int:

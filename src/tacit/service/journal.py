@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from tacit._version import __version__
 from tacit.errors import CorruptState, InvalidInput, StoreDamaged, StoreFailed, TacitError
-from tacit.policies.log import Entry, Released
+from tacit.policies.log import LogEntry, Released
 from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import make_policy, restore
@@ -76,7 +76,7 @@ class PolicyJournal:
         create_journal(store, name, policy, extra)
         return cls(store, store.claim(name), snapshot_every=snapshot_every)
 
-    def _log(self, entry: Entry) -> None:
+    def _log(self, entry: LogEntry) -> None:
         self.check()  # whoever holds the policy of a journal that has ended cannot go on with it
         self.released_in_group += isinstance(entry, Released) and bool(entry.values)
         self.group.entries.append(pack_entry(entry))

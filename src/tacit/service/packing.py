@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import CorruptState
-from tacit.policies.log import Decided, Entry, Rewarded, from_parts, to_parts
-from tacit.policies.snapshots import Snapshot
+from tacit.policies.log import Decided, LogEntry, Rewarded, from_parts, to_parts
+from tacit.policies.state import Snapshot
 
 Array = npt.NDArray[Any]
 _DECIDED, _REWARDED, _PARTS = b"D", b"W", b"P"
@@ -30,7 +30,7 @@ _KINDS: Final = "biuf"
 _TYPE: Final = re.compile(rf"[<>|]?[{_KINDS}][1-9][0-9]?")
 
 
-def pack_entry(entry: Entry) -> bytes:
+def pack_entry(entry: LogEntry) -> bytes:
     """An entry of a policy's log as bytes."""
     if isinstance(entry, Rewarded):
         return _REWARD.pack(_REWARDED, entry.decision, entry.reward)
@@ -41,7 +41,7 @@ def pack_entry(entry: Entry) -> bytes:
     return _PARTS + pack(*to_parts(entry))
 
 
-def unpack_entry(data: bytes) -> Entry:
+def unpack_entry(data: bytes) -> LogEntry:
     """The entry that gave these bytes."""
     try:
         if data[:1] == _REWARDED:

@@ -9,14 +9,20 @@ whom.
 
 from tacit.errors import AlreadyReleased, BatchTooSmall, CalibrationError
 from tacit.shuffle.analyzer import analyze
-from tacit.shuffle.calibration import calibrate, epsilon_at, matrix_report
+from tacit.shuffle.calibration import (
+    PaperParameters,
+    calibrate,
+    epsilon_at,
+    matrix_report,
+    paper_parameters,
+    paper_rounds,
+)
 from tacit.shuffle.domains import Ball, Domain, OuterProducts
 from tacit.shuffle.guarantee import Guarantee, guarantee
 from tacit.shuffle.messages import Aggregate, ShuffledBits, report_bytes
 from tacit.shuffle.optimizer import Minimum, gradient_descent
-from tacit.shuffle.paper import PaperParameters, paper_parameters, paper_rounds
 from tacit.shuffle.parameters import SumProtocol
-from tacit.shuffle.planning import BatchPlan, PlannedRelease, Request, plan_batch
+from tacit.shuffle.planning import BatchPlan, PlannedRelease, SumRequest, plan_batch
 from tacit.shuffle.randomizer import randomize, randomize_in_chunks
 from tacit.shuffle.shuffler import Dropped, Shuffler
 from tacit.shuffle.sums import sample_sum
@@ -35,10 +41,10 @@ __all__ = [
     "OuterProducts",
     "PaperParameters",
     "PlannedRelease",
-    "Request",
     "ShuffledBits",
     "Shuffler",
     "SumProtocol",
+    "SumRequest",
     "analyze",
     "calibrate",
     "epsilon_at",

@@ -1,7 +1,7 @@
 """Chooses g, b and p: the smallest message whose noise is near the central one, or the least noise of a message.
 
 A coordinate costs ``range * g + b`` bits. Its noise has two parts, both in steps of Delta / g: the
-binomial one, which privacy fixes at ``g D_2 / (Delta mu)`` whatever the message, and the users' rounding,
+binomial one, which privacy fixes at ``g D_2 / (Delta mu)`` for every message, and the users' rounding,
 at most sqrt(n) / 2. So g decides how much rounding adds, b the least number of bits that can carry the
 binomial part (at p = 1/2), and p is then lowered until the guarantee is just met.
 """
@@ -20,7 +20,6 @@ from tacit.privacy.gaussian import mu_from
 from tacit.shuffle.domains import Domain, OuterProducts
 from tacit.shuffle.guarantee import TAIL_SHARE, guarantee
 from tacit.shuffle.messages import HEADER_BYTES, report_bytes
-from tacit.shuffle.paper import paper_parameters
 from tacit.shuffle.parameters import PROBABILITY_UNITS, SumProtocol, grid_levels
 
 NOISE_RATIO: Final = 1.2
@@ -47,6 +46,26 @@ def calibrate(
     The smallest message whose noise stays within ``noise_ratio`` of the central Gaussian's; when none of
     at most ``max_bits`` per coordinate does, the one of at most ``max_bits`` with the least noise.
 
+    Parameters
+    ----------
+    domain : Domain
+        What one user may contribute.
+    users : int
+        Smallest number of reports of a batch.
+    epsilon, delta : float
+        Privacy target of one user.
+    label : str
+        Names the sum; reports for another label are refused.
+    noise_ratio : float
+        Accepted standard deviation over the central Gaussian's.
+    max_bits : int
+        Most bits per coordinate.
+
+    Returns
+    -------
+    SumProtocol
+        The public parameters that randomizer, shuffler and analyzer share.
+
     Formal guarantee: that of ``guarantee(protocol, TAIL_SHARE * delta)``, which is (epsilon, delta)-DP
     for one user's row replaced, with sensitivity ``domain.sensitivity`` (docs/theory.md#domination-theorem).
     """
@@ -58,7 +77,7 @@ def calibrate(
 
 @dataclass(frozen=True)
 class MessageLimits:
-    """What a calibration may do: see ``calibrate``."""
+    """Limits of a calibration: accepted noise over the central Gaussian's, and bits per coordinate (`calibrate`)."""
 
     noise_ratio: float
     max_bits: int
@@ -69,7 +88,10 @@ class MessageLimits:
 
 
 def calibrate_mu(domain: Domain, users: int, mu: float, tail_delta: float, limits: MessageLimits) -> SumProtocol:
-    """As ``calibrate``, for a stated Gaussian-DP parameter and tail and without a label; for plans of several sums."""
+    """Parameters under which one sum is ``mu``-GDP up to a tail of ``tail_delta``, without a label.
+
+    For plans of several sums, which divide the budget themselves; `calibrate` takes epsilon and delta.
+    """
     integer_at_least("users", users, 1)
     return _calibrated(domain, users, positive("mu", mu), probability("tail_delta", tail_delta), limits)
 
@@ -141,7 +163,7 @@ def epsilon_at(protocol: SumProtocol, delta: float, honest: float = 1.0) -> floa
 
 
 def matrix_report(users: int, dim: int, epsilon: float, delta: float) -> dict[str, object]:
-    """One release of a ``dim`` x ``dim`` matrix, calibrated, with the paper's constants beside.
+    """Figures of one calibrated release of a ``dim`` x ``dim`` matrix, and those of the paper's constants.
 
     Standard deviations are in units of Delta and include the users' rounding. ``bits_per_coordinate`` is
     that of the widest coordinate; ``bytes_per_user`` is the whole report, header included.
@@ -165,7 +187,7 @@ def matrix_report(users: int, dim: int, epsilon: float, delta: float) -> dict[st
 
 
 def _paper_report(users: int, dim: int, epsilon: float, delta: float, central: float) -> dict[str, object]:
-    """The same figures for the constants of the paper, whose epsilon grows as 1 / sqrt(honest share)."""
+    """Figures of `matrix_report` for the paper's constants, whose epsilon grows as 1 / sqrt(honest share)."""
     paper = paper_parameters(users, dim, epsilon, delta)
     return {
         "bits_per_coordinate": paper.bits_per_coordinate,
@@ -179,3 +201,46 @@ def _paper_report(users: int, dim: int, epsilon: float, delta: float, central: f
         "epsilon_at_80_percent_honest": epsilon / math.sqrt(0.8),
         "epsilon_at_50_percent_honest": epsilon / math.sqrt(0.5),
     }
+
+
+# The paper's own constants for vector sums and gradient descent, kept for comparison
+
+
+@dataclass(frozen=True)
+class PaperParameters:
+    """g, b and p of the paper's vector summation (appendix "Shuffled Vector Summation Protocols")."""
+
+    grid: int
+    noise_bits: int
+    noise_probability: float
+
+    @property
+    def bits_per_coordinate(self) -> int:
+        """2 g + b: after the shift by Delta an entry lies in [0, 2 Delta], which the paper's g + b leaves out."""
+        return 2 * self.grid + self.noise_bits
+
+    def noise_sd(self, users: int) -> float:
+        """Standard deviation of a released coordinate in units of Delta, rounding at its worst included."""
+        p = self.noise_probability
+        return math.sqrt(users * self.noise_bits * p * (1.0 - p) + 0.25 * users) / self.grid
+
+
+def paper_parameters(users: int, dim: int, epsilon: float, delta: float) -> PaperParameters:
+    """b = 24e4 g^2 log(4 (d^2 + 1) / delta)^2 / (epsilon^2 n), p = 1/4, g = max(2 sqrt(n), d, 4)."""
+    integer_at_least("users", users, 1)
+    integer_at_least("dim", dim, 1)
+    positive("epsilon", epsilon)
+    probability("delta", delta)
+    grid = math.ceil(max(2.0 * math.sqrt(users), dim, 4))
+    logarithm = math.log(4.0 * (dim**2 + 1) / delta)
+    noise_bits = math.ceil(24e4 * grid**2 * logarithm**2 / (epsilon**2 * users))
+    return PaperParameters(grid, noise_bits, 0.25)
+
+
+def paper_rounds(users: int, dim: int, epsilon: float, delta: float) -> int:
+    """Rounds of P_GD: epsilon^2 n^2 / (d log(n d / delta)^3), rounded up."""
+    integer_at_least("users", users, 1)
+    integer_at_least("dim", dim, 1)
+    positive("epsilon", epsilon)
+    logarithm = math.log(users * dim / probability("delta", delta))
+    return max(1, math.ceil(epsilon**2 * users**2 / (dim * logarithm**3)))

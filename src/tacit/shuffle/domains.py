@@ -1,7 +1,7 @@
 """What one user may contribute to a sum: the set, its coordinate ranges and its sensitivity, as small types.
 
 A domain turns a user's row into the vector that is summed, and guarantees the bounds that privacy rests on
-whatever the row was: rows outside are scaled into the set, rows that are not finite are refused.
+for every row: rows outside are scaled into the set, rows that are not finite are refused.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class OuterProducts:
 
     Two positive semidefinite matrices have a nonnegative inner product, hence
     ``||A - B||_F^2 <= ||A||_F^2 + ||B||_F^2 <= 2 bound^2``: the sensitivity is sqrt(2) times the bound, not
-    twice.  A diagonal entry lies in [0, bound], a packed one beside it, ``sqrt(2) x_i x_j``, within
+    twice.  A diagonal entry lies in [0, bound], a packed one off the diagonal, ``sqrt(2) x_i x_j``, within
     ``bound / sqrt(2)`` of 0, since ``2 |x_i x_j| <= x_i^2 + x_j^2``.
     """
 

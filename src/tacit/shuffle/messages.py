@@ -133,6 +133,6 @@ def _count_ones(payload: ByteArray, widths: IntArray, counts: IntArray) -> None:
 
 
 def _chunks(reports: int, numbers: int) -> Iterator[slice]:
-    """Slices of reports, of so many numbers each, that memory takes at a time."""
+    """Slices of reports, small enough to be worked on at a time."""
     size = max(1, _CHUNK_NUMBERS // max(1, numbers))
     return (slice(start, start + size) for start in range(0, reports, size))

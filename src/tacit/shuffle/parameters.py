@@ -126,7 +126,7 @@ class SumProtocol:
         return self.step * (ones - expected) + reports * self.lower
 
     def relabelled(self, label: str) -> SumProtocol:
-        """The same parameters under another label, for another round or batch."""
+        """These parameters under another label, for another round or batch."""
         return replace(self, label=label)
 
 

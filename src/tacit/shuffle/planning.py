@@ -35,7 +35,7 @@ BatchAccounting = Literal["gaussian", "renyi"]
 
 
 @dataclass(frozen=True)
-class Request:
+class SumRequest:
     """A sum that every user of the batch contributes to ``rounds`` times.
 
     ``share`` is relative to the other requests: the part of the squared Gaussian-DP parameter that all of its
@@ -56,7 +56,7 @@ class Request:
 class PlannedRelease:
     """A request with the parameters found for it; ``part`` is what one of its rounds costs."""
 
-    request: Request
+    request: SumRequest
     protocol: SumProtocol
     part: Guarantee
 
@@ -87,12 +87,12 @@ class BatchPlan:
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """All rounds together."""
+        """The guarantee of all rounds together."""
         return self._combined(1.0)
 
     @property
     def bytes_per_user(self) -> int:
-        """What a user sends over all rounds."""
+        """Bytes that a user sends over all rounds."""
         return sum(planned.request.rounds * report_bytes(planned.protocol) for planned in self.releases)
 
     @property
@@ -114,13 +114,13 @@ class BatchPlan:
         return together.epsilon(self.delta) if exact else together.renyi_epsilon(self.delta)
 
     def events(self) -> tuple[GaussianRelease | RenyiRelease, ...]:
-        """What ``ledger`` is charged with, before the first report is asked for."""
+        """Entries that ``ledger`` is charged with, before the first report is asked for."""
         if self.accounting == "gaussian":
             return self.gaussian_events()
         return tuple(renyi_event(r.protocol, r.part, r.request.rounds) for r in self.releases)
 
     def gaussian_events(self) -> tuple[GaussianRelease, ...]:
-        """The same by the dominating Gaussians, for a ledger with Gaussian accounting."""
+        """Ledger entries by the dominating Gaussians, for a ledger with Gaussian accounting."""
         return tuple(gaussian_event(r.protocol, r.part, r.request.rounds) for r in self.releases)
 
     def ledger(self) -> Ledger:
@@ -140,7 +140,7 @@ def plan_batch(
     users: int,
     epsilon: float,
     delta: float,
-    requests: Sequence[Request],
+    requests: Sequence[SumRequest],
     *,
     accounting: BatchAccounting = "gaussian",
     label: str = "batch",
@@ -151,6 +151,26 @@ def plan_batch(
 
     ``accounting="gaussian"`` composes the dominating Gaussians exactly; ``"renyi"`` composes their Renyi
     curves, for a ledger that holds other Renyi releases too, and needs more noise.
+
+    Parameters
+    ----------
+    users : int
+        Smallest number of reports of the batch.
+    epsilon, delta : float
+        Privacy target of one user over all requests.
+    requests : sequence of SumRequest
+        Sums to release, each with its share of the budget.
+    accounting : {"gaussian", "renyi"}
+        How costs are added up.
+    label : str
+        Names the batch; each request's label begins with it.
+    noise_ratio, max_bits
+        Limits of each calibration (`calibrate`).
+
+    Returns
+    -------
+    BatchPlan
+        Parameters and cost of each request, and the ledger entries.
     """
     names = [request.name for request in requests]
     if not names or len(set(names)) < len(names):

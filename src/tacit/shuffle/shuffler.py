@@ -143,7 +143,7 @@ def could_be_honest(protocol: SumProtocol, counts: IntArray) -> BoolArray:
     """
     low = np.maximum(counts - (protocol.noise_bits + 1), 0)
     high = np.minimum(counts + 1, protocol.levels)
-    # Of each coordinate of the box, what is nearest to 0.
+    # The distance of the box from 0 in each coordinate.
     nearest = np.maximum(protocol.lower + protocol.step * low, -(protocol.lower + protocol.step * high))
     nearest = np.maximum(nearest, 0.0)
     smallest = np.sqrt(np.vecdot(nearest, nearest))
@@ -154,8 +154,8 @@ def uniform_arrangement(length: int, ones: int, rng: np.random.Generator) -> Byt
     """``length`` packed bits, ``ones`` of them set, in uniformly random order.
 
     A random permutation of bits is a uniformly random arrangement of their ones: it can be drawn from the
-    number of ones alone, and then the old order cannot survive in it.  Independent bits, of whatever
-    probability, are uniform given their number of ones; surplus ones are cleared, or missing ones set, at
+    number of ones alone, and then the old order cannot survive in it.  Independent bits of any
+    probability are uniform given their number of ones; surplus ones are cleared, or missing ones set, at
     uniformly random places, which keeps the arrangement uniform.
     """
     words = _independent_bits(length, round(256 * ones / length), rng)

@@ -1,4 +1,4 @@
-"""The same release without bits: samples what the analyzer would compute, for simulation.
+"""Shuffled sums without bits: samples what the analyzer would compute, for simulation.
 
 Per label the shuffled bits are determined by their number of ones, which is the sum of all rounded values
 plus Bin(n b, p). Drawing that number directly gives the same distribution as the three roles, at the cost
@@ -23,8 +23,8 @@ _CHUNK_VALUES: Final = 1 << 15
 def sample_sum(protocol: SumProtocol, rows: FloatArray, rng: np.random.Generator) -> Aggregate:
     """What the three roles would release about these users; refuses a batch below ``min_users`` as they do.
 
-    Formal guarantee: that of ``guarantee``, for whoever sees the result only (docs/theory.md#domination-theorem).
-    Whoever runs it sees the rows.
+    Formal guarantee: that of ``guarantee``, towards those who see only the result (docs/theory.md#domination-theorem).
+    The caller sees the rows.
     """
     users = rows.shape[0]
     if users < protocol.min_users:

@@ -199,7 +199,7 @@ def _samples(link: Link, theta_bound: float) -> list[tuple[float, float, FloatAr
     reward_bound = link.simulated_reward_bound(theta_bound)
     found = []
     for z in np.linspace(-theta_bound, theta_bound, 9):
-        rewards = link.sample_rewards(np.full(SAMPLES, z), reward_bound, rng.random(SAMPLES))
+        rewards = link.draw_rewards(link.mean(np.full(SAMPLES, z)), reward_bound, rng.random(SAMPLES))
         _, counts = np.unique(rewards, return_counts=True)
         if SAMPLES - np.max(counts) >= 100:
             found.append((float(z), reward_bound, rewards))

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from tacit.audit.joint_draws import Record, joint_findings
+from tacit.audit.joint_draws import DrawRecord, joint_findings
 from tacit.audit.rehearsal import private_class
 from tacit.audit.replay import load_private, own_registry
 from tacit.audit.session import Session
 from tacit.audit.statistics import noise_scale_bounds
 from tacit.audit.worlds import copied
+from tacit.policies.log import Publisher
 from tacit.policies.private_policy import PrivatePolicy
-from tacit.policies.publisher import Publisher
 from tacit.privacy import continual
 from tacit.privacy.factorization import FACTORIZATIONS
 from tacit.privacy.noise import ExactNoise, FastNoise
@@ -46,7 +46,7 @@ def _watched(policy: PrivatePolicy, rounds: int) -> Session:
     return session
 
 
-def _draws(policy: PrivatePolicy, rounds: int) -> list[Record]:
+def _draws(policy: PrivatePolicy, rounds: int) -> list[DrawRecord]:
     return _watched(policy, rounds).draws
 
 
@@ -69,9 +69,9 @@ def joint_draws() -> list[str]:
     return found + _found_in_all_policies(4)
 
 
-def _draws_of_all_policies(runs: int) -> tuple[list[list[Record]], float]:
+def _draws_of_all_policies(runs: int) -> tuple[list[list[DrawRecord]], float]:
     """What policies of one process draw from the operating system, each policy a kind of its own; and their steps."""
-    found: list[list[Record]] = [[] for _ in range(runs)]
+    found: list[list[DrawRecord]] = [[] for _ in range(runs)]
     steps = math.inf
     for run in found:
         for name in (*STREAMS, "local-glm"):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tacit.audit.mechanisms import release_bits
-from tacit.audit.privacy_loss import loss_epsilon, protocol_pairs
+from tacit.audit.statistics import loss_epsilon, protocol_pairs
 from tacit.errors import BatchTooSmall
 from tacit.shuffle import randomizer
 from tacit.shuffle.calibration import calibrate

@@ -6,19 +6,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
+
+from tacit.audit.attacks import replay_one
 from tacit.audit.cases import CASES, DRIVES, Case
-from tacit.audit.pairs import replay_one
 from tacit.audit.replay import own_registry
 from tacit.audit.worlds import (
     Adversary,
+    UserRow,
     largest_contribution,
-    late_counts,
     late_rows,
     missing_rows,
     opposite_rows,
     orthogonal_rows,
     switching_rows,
+    unit,
 )
+from tacit.policies.private_policy import PrivatePolicy
 
 Check = Callable[[], list[str]]
 EPSILON, DELTA = 4.0, 1e-5
@@ -44,6 +48,12 @@ def _replayed(case: Case, pairs: int) -> Check:
 def _case(policy: str, settings: Sequence[Mapping[str, Any]], adversaries: Sequence[Adversary]) -> Case:
     known = CASES[policy]
     return replace(known, settings=settings, adversaries=adversaries, groups=False)
+
+
+def late_counts(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[UserRow, UserRow]:
+    """An arm and its opposite, both paid in full a few decisions later."""
+    x, rewards = np.tile(unit(rng, policy.setting.dim), (arms, 1)), np.full(arms, policy.setting.reward_bound)
+    return UserRow(x, rewards, delay=4), UserRow(-x, rewards, delay=2)
 
 
 _TWO_HORIZONS: Final = ({"horizon": 40}, {"horizon": 40, "factorization": "tree"})

@@ -22,8 +22,7 @@ from tacit.policies.batches import (
     make_clock,
     tick_batch,
 )
-from tacit.policies.log import Entry, Released
-from tacit.policies.publisher import Publisher
+from tacit.policies.log import LogEntry, Publisher, Released
 from tacit.policies.registry import make_policy
 from tacit.privacy.noise import FastNoise, SecureNoise
 from tacit.shuffle.messages import Aggregate
@@ -88,7 +87,7 @@ CASES = [
 def test_a_replayed_log_ends_in_the_same_state(name: str, changes: dict[str, Any], seed: int | None) -> None:
     policy = make(name, seed=seed, **changes)
     walk(policy, 20, seed=1)
-    twin, log = tacit.restore(policy.snapshot()), list[Entry]()
+    twin, log = tacit.restore(policy.snapshot()), list[LogEntry]()
     policy.keep_log(log.append)
     walk(policy, 400)
     for entry in log:
@@ -108,7 +107,7 @@ def test_a_replayed_log_ends_in_the_same_state(name: str, changes: dict[str, Any
 @both
 def test_a_log_with_other_releases_ends_in_another_state(name: str) -> None:
     policy = make(name)
-    twin, log = tacit.restore(policy.snapshot()), list[Entry]()
+    twin, log = tacit.restore(policy.snapshot()), list[LogEntry]()
     policy.keep_log(log.append)
     walk(policy, 200)
     first = next(entry for entry in log if isinstance(entry, Released))
@@ -137,7 +136,7 @@ def test_a_group_of_users_is_cut_where_batches_end(name: str) -> None:
     """Users who are decided for together get the arms, batches and chances of users who come one by one."""
     together, alone, (contexts, _) = make(name), make(name), rounds(300)
     size = together.batch_users
-    calls, log = list[int](), list[Entry]()
+    calls, log = list[int](), list[LogEntry]()
     steps = together.steps
 
     def counted(state: Any, block: FloatArray, *rest: Any) -> IntArray:
@@ -211,7 +210,7 @@ def test_rewards_that_wait_are_in_the_batch_before_it_closes(name: str) -> None:
     size = policy.batch_users
     for arms in contexts[:size]:
         policy.update(policy.select(arms), 1.0)
-    assert policy._unlearned  # summed up together, later
+    assert policy._clock.unlearned  # summed up together, later
     policy.play(contexts[size : size + 1], rewards[size : size + 1])
     assert np.all(np.any(watching.rows[0] != 0.0, axis=1))
     assert policy.state.rows.held[()] == 1

@@ -28,7 +28,7 @@ from tacit.policies.shuffle.steps import (
 from tacit.policies.shuffle.steps import surviving_arms as survivors
 from tacit.privacy.budget import Budget
 from tacit.privacy.gaussian import delta_from
-from tacit.typing import number
+from tacit.typing import scalar
 from tests.contracts.links import link_called
 
 
@@ -101,7 +101,7 @@ def test_elimination_asks_every_earlier_batch() -> None:
         theta=np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]]),
         spread=np.stack([np.eye(2), 0.01 * np.eye(2), 0.01 * np.eye(2)]),
         root=np.eye(2),
-        design_ridge=number(0.1),
+        design_ridge=scalar(0.1),
         constants=ShuffleConstants(
             link=LINKS["logistic"],
             gamma=1.0,

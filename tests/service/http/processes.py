@@ -62,7 +62,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
 class Load:
     """A caller that decides and rewards through one process, again and again, and remembers every answer."""
 
-    def __init__(self, through: Running, path: str, *, retries: int = 200) -> None:
+    def __init__(self, through: Running, path: str, *, retries: int = 1000) -> None:
         self.path, self._through, self._retries = path, through, retries
         self.arms: dict[str, int] = {}
         self.error: BaseException | None = None

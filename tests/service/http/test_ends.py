@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from tacit.errors import StoreFailed
-from tacit.service.http.logs import Log
+from tacit.service.http.logs import JsonLog
 from tacit.service.http.writer import EXIT_CODE, end_process
 from tests.service.http.processes import wait_until
 from tests.service.http.running import END, PATIENCE, STREAM, TWO, Running, problem
@@ -111,8 +111,8 @@ def test_a_store_that_fails_ends_the_process_without_a_word_of_data() -> None:
     try:
         raise ValueError("secret 0.125")
     except ValueError as error:
-        end_process(Log(stream), error, codes.append)
-    end_process(Log(stream), StoreFailed("disk full"), codes.append)
+        end_process(JsonLog(stream), error, codes.append)
+    end_process(JsonLog(stream), StoreFailed("disk full"), codes.append)
     assert codes == [EXIT_CODE] * 2
     first, second = map(json.loads, stream.getvalue().splitlines())
     assert "secret" not in json.dumps(first)

@@ -15,7 +15,7 @@ from tacit.errors import JournalLost, UnknownJournal
 from tacit.service.cluster import Cluster
 from tacit.service.deployment import Deployment
 from tacit.service.host import Host
-from tacit.service.http.logs import Log
+from tacit.service.http.logs import JsonLog
 from tacit.service.http.moves import Moves
 from tacit.service.http.problems import overloaded
 from tacit.service.http.several import Process
@@ -30,7 +30,7 @@ class World:
         self.policies, self.said = dict.fromkeys(own), list[str]()
         self.refusal: Exception | None = None
         self.still = threading.Event()
-        self.moves = Moves(cast(Deployment, self), cast(Cluster, self), self, Log(io.StringIO()))
+        self.moves = Moves(cast(Deployment, self), cast(Cluster, self), self, JsonLog(io.StringIO()))
         self.moves.start()
 
     def claim(self, name: str) -> None:

@@ -89,17 +89,15 @@ def _paused(owner: Running) -> None:
     owner.process.send_signal(signal.SIGSTOP)
 
 
-@pytest.mark.parametrize(("leave", "retries"), [(_killed, 1000), (_stopped, 0), (_paused, 1000)])
-def test_owner_is_replaced_and_nothing_is_lost(
-    tmp_path: Path, database: str, leave: Callable[[Running], None], retries: int
-) -> None:
-    """Callers without retries, those of the other owner and of one that hands over, see nothing but a delay."""
+@pytest.mark.parametrize("leave", [_killed, _stopped, _paused])
+def test_owner_is_replaced_and_nothing_is_lost(tmp_path: Path, database: str, leave: Callable[[Running], None]) -> None:
+    """Callers that retry see nothing but a delay; those of the other owner need not even retry."""
     with processes(tmp_path, database) as found:
         stays = found[0]
         paths = {stays.policy(reward_wait=1000.0), stays.policy(reward_wait=1000.0)}
         (path,) = paths - owned(stays)
         owner = owner_of(path, found)
-        loads = [Load(stays, path, retries=retries), Load(stays, *owned(stays), retries=0)]
+        loads = [Load(stays, path), Load(stays, *owned(stays), retries=0)]
         for load in loads:
             load.grow(10)
         leave(owner)
@@ -117,9 +115,9 @@ def test_owner_is_replaced_and_nothing_is_lost(
 
 
 def test_process_that_joins_gets_its_share(tmp_path: Path, database: str) -> None:
-    """Callers without retries see nothing but a delay."""
+    """Callers that retry see nothing but a delay."""
     with processes(tmp_path, database, 1) as found:
-        loads = [Load(found[0], found[0].policy(reward_wait=1000.0), retries=0) for _ in range(3)]
+        loads = [Load(found[0], found[0].policy(reward_wait=1000.0)) for _ in range(3)]
         found.append(another(tmp_path, database, found[0]))
         wait_until(lambda: len(owned(found[1])) == 1)
         for load in loads:

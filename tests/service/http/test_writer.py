@@ -16,7 +16,7 @@ from tacit.errors import StoreFailed
 from tacit.service.deployment import Deployment
 from tacit.service.host import Answer, Decide, Host, Request, Reward
 from tacit.service.http import writer as module
-from tacit.service.http.logs import Log
+from tacit.service.http.logs import JsonLog
 from tacit.service.http.problems import Problem
 from tacit.service.http.writer import Answers, Writer
 
@@ -77,7 +77,7 @@ def run(test: Callable[[Writer], Awaitable[None]], deployment: Any = None, quick
     """A test with a writer of its own, in an event loop."""
 
     async def body() -> None:
-        writer = Writer(cast(Deployment, deployment or Ticking()), Log(io.StringIO()), 1000, quick)
+        writer = Writer(cast(Deployment, deployment or Ticking()), JsonLog(io.StringIO()), 1000, quick)
         writer.start()
         try:
             async with asyncio.timeout(120.0):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tacit.glm.likelihood import Limits, Objective, Status, minimise
+from tacit.glm.likelihood import FitStatus, Limits, Objective, minimise
 from tacit.glm.links import Link
 from tacit.glm.rows import ALL_ROWS, RowBuffer, Selection, selected
 from tacit.typing import Count, FloatArray
@@ -54,7 +54,7 @@ def refit(
     objective = Objective(link, *selected(Selection(rows, mark)), ridge)
     found = minimise(objective, ball_radius, FIT_LIMITS, theta)
     theta[:] = found.theta
-    if found.status is not Status.CONVERGED:
+    if found.status is not FitStatus.CONVERGED:
         unfinished[()] += 1
 
 

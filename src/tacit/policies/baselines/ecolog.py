@@ -38,8 +38,8 @@ from tacit.policies.baselines._config import ConfidenceConfig, scale_option
 from tacit.policies.baselines._ridge import add_outer, add_to_inverse, choose_optimistic
 from tacit.policies.config import configuration, option
 from tacit.policies.policy import Policy
-from tacit.policies.steps import ArraySteps, idle, in_turn
-from tacit.typing import Count, FloatArray, IntArray, Number, count, number
+from tacit.policies.steps import Steps, idle, in_turn
+from tacit.typing import Count, FloatArray, IntArray, Scalar, count, scalar
 
 _TOLERANCE = 1e-10
 """A step has settled when no coordinate moves by more than this."""
@@ -79,7 +79,7 @@ class EcologState(NamedTuple):
     matrix: FloatArray
     inverse: FloatArray
     theta: FloatArray
-    radius_from_data: Number
+    radius_from_data: Scalar
     """The part of eta_t that is summed up as rewards arrive."""
     rewards: Count
     """Rewards so far."""
@@ -89,7 +89,7 @@ class EcologState(NamedTuple):
     constants: EcologConstants
 
 
-class Line(NamedTuple):
+class SearchLine(NamedTuple):
     """All that one row's loss can move theta_t to: theta_t + s W_t^-1 x."""
 
     x: FloatArray
@@ -101,13 +101,13 @@ class Line(NamedTuple):
     """||x||^2 in the norm of W_t^-1: how fast the score grows with s."""
 
 
-def line_of(state: EcologState, x: FloatArray) -> Line:
+def line_of(state: EcologState, x: FloatArray) -> SearchLine:
     """The line of a row from the present estimate."""
     image = state.inverse.dot(x)
-    return Line(x, image, float(x.dot(state.theta)), float(x.dot(image)))
+    return SearchLine(x, image, float(x.dot(state.theta)), float(x.dot(image)))
 
 
-def _share(link: Link, line: Line, pull: float, trials: float, hits: float) -> float:
+def _share(link: Link, line: SearchLine, pull: float, trials: float, hits: float) -> float:
     """Find the root s of ``pull * s + trials * mu(z + s * spread) - hits``, which increases in s.
 
     Newton's method, kept within a bracket of the root.
@@ -128,7 +128,7 @@ def _share(link: Link, line: Line, pull: float, trials: float, hits: float) -> f
     return s
 
 
-def online_step(state: EcologState, line: Line, trials: float, hits: float) -> tuple[FloatArray, bool]:
+def online_step(state: EcologState, line: SearchLine, trials: float, hits: float) -> tuple[FloatArray, bool]:
     """Minimise ``||theta - theta_t||^2_W / (2 + D) + trials * A(z) - hits * z``, A' = mu, over the ball.
 
     The loss sees one direction: the minimum over all space lies on a line.  Outside the ball, Newton steps go to the
@@ -207,7 +207,7 @@ class Ecolog(Policy):
     links = ("logistic",)
     config_type = EcologConfig
     config: EcologConfig
-    steps = ArraySteps(choose, in_turn(learn_one), idle)
+    steps = Steps(choose, in_turn(learn_one), idle)
 
     def _make_state(self) -> EcologState:
         setting, config, dim = self.setting, self.config, self.setting.dim
@@ -215,7 +215,7 @@ class Ecolog(Policy):
             matrix=config.ridge * np.eye(dim),
             inverse=np.eye(dim) / config.ridge,
             theta=np.zeros(dim),
-            radius_from_data=number(),
+            radius_from_data=scalar(),
             rewards=count(),
             unproven=count(),
             constants=EcologConstants(

@@ -22,8 +22,8 @@ from tacit.policies.baselines._config import DimRidgeConfig, scale_option
 from tacit.policies.baselines._ridge import add_outer, add_to_inverse, choose_optimistic
 from tacit.policies.config import configuration
 from tacit.policies.policy import Policy
-from tacit.policies.steps import ArraySteps, idle, in_turn
-from tacit.typing import FloatArray, IntArray, Number, number
+from tacit.policies.steps import Steps, idle, in_turn
+from tacit.typing import FloatArray, IntArray, Scalar, scalar
 
 
 @configuration
@@ -63,9 +63,9 @@ class GlocState(NamedTuple):
     """Sum of z x."""
     center: FloatArray
     """The regression's estimate."""
-    regret_bound: Number
+    regret_bound: Scalar
     """B_t of the learner."""
-    squares: Number
+    squares: Scalar
     """Sum of z^2."""
     constants: GlocConstants
 
@@ -110,7 +110,7 @@ class Gloc(Policy):
     name: ClassVar[str] = "gloc"
     config_type = GlocConfig
     config: GlocConfig
-    steps = ArraySteps(choose, in_turn(learn_one), idle)
+    steps = Steps(choose, in_turn(learn_one), idle)
 
     def _make_state(self) -> GlocState:
         dim, constants = self.setting.dim, self._constants()
@@ -122,8 +122,8 @@ class Gloc(Policy):
             theta=np.zeros(dim),
             moment=np.zeros(dim),
             center=np.zeros(dim),
-            regret_bound=number(first_bound),
-            squares=number(),
+            regret_bound=scalar(first_bound),
+            squares=scalar(),
             constants=constants,
         )
 

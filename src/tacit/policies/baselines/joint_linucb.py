@@ -24,7 +24,7 @@ import numpy as np
 
 from tacit._validate import positive
 from tacit.linalg.packing import packed_size, unpacked
-from tacit.policies.arms import chosen_rows, into_unit_ball
+from tacit.policies.admission import remember_rows
 from tacit.policies.baselines._private_linear import (
     LinearConfig,
     LinearConstants,
@@ -36,10 +36,10 @@ from tacit.policies.baselines._private_linear import (
 from tacit.policies.beliefs import GaussianBelief, most_promising
 from tacit.policies.config import configuration, option
 from tacit.policies.continual_policy import ContinualConfig, ContinualPolicy
-from tacit.policies.steps import ArraySteps
+from tacit.policies.steps import Steps
 from tacit.privacy.continual import ContinualRelease, Stream, contribute, contribute_outer, released_variance
 from tacit.privacy.report import Model
-from tacit.typing import Count, FloatArray, IntArray, Number, count, number
+from tacit.typing import Count, FloatArray, IntArray, Scalar, count, scalar
 
 
 def row_bound(weight: float, bound: float) -> float:
@@ -84,7 +84,7 @@ class JointLinState(NamedTuple):
     stream: Stream
     theta: FloatArray
     inverse: FloatArray
-    radius: Number
+    radius: Scalar
     ticks: Count
     """Decisions so far."""
     constants: JointLinConstants
@@ -93,7 +93,7 @@ class JointLinState(NamedTuple):
 def choose(state: JointLinState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
     """Choose the arm of the largest upper confidence bound for each of N users; a memo has its features."""
     arms = most_promising(GaussianBelief(state.theta, state.radius[()] ** 2 * state.inverse), contexts)
-    memos[:] = into_unit_ball(chosen_rows(contexts, arms))
+    remember_rows(contexts, arms, memos)
     return arms
 
 
@@ -127,7 +127,7 @@ class JointLinUcb(ContinualPolicy):
     guarantee: ClassVar[Model] = "joint"
     config_type = JointLinConfig
     config: JointLinConfig
-    steps = ArraySteps(choose, learn, advance)
+    steps = Steps(choose, learn, advance)
 
     @property
     def reward_weight(self) -> float:
@@ -153,7 +153,7 @@ class JointLinUcb(ContinualPolicy):
             stream=self._open_stream(),
             theta=np.zeros(dim),
             inverse=np.eye(dim) / config.ridge,
-            radius=number(config.scale * setting.theta_bound * math.sqrt(config.ridge)),
+            radius=scalar(config.scale * setting.theta_bound * math.sqrt(config.ridge)),
             ticks=count(),
             constants=JointLinConstants(self.reward_weight, linear_constants(setting, config)),
         )

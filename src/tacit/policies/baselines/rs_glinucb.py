@@ -24,21 +24,21 @@ import numpy as np
 from tacit._validate import positive, real
 from tacit.errors import InvalidInput
 from tacit.glm.links import Link
-from tacit.glm.rows import ALL_ROWS
+from tacit.glm.rows import ALL_ROWS, RowBuffer, append_rows, make_room, make_rows
+from tacit.policies.admission import remember_rows
 from tacit.policies.baselines._config import ConfidenceConfig, scale_option
 from tacit.policies.baselines._fitting import MARK, refit, refit_due
 from tacit.policies.baselines._ridge import (
     add_to_inverse,
     optimistic_scores,
-    remember_arms,
     ruled_out,
     scores,
     squared_spreads,
 )
 from tacit.policies.config import configuration, option
-from tacit.policies.row_policy import RowBuffer, RowPolicy, append_rows, make_rows
-from tacit.policies.steps import ArraySteps
-from tacit.typing import Count, FloatArray, IntArray, Number, count, number
+from tacit.policies.policy import Policy
+from tacit.policies.steps import Steps
+from tacit.typing import Count, FloatArray, IntArray, Scalar, count, scalar
 
 EXPLORED = 1
 """Mask of the rows of criterion I, the set T_o; that of all others is 0."""
@@ -62,7 +62,7 @@ class RsConfig(ConfidenceConfig):
 
     scale: float = scale_option(
         "Multiplies beta and gamma; by default beta = 4 sqrt(d log(T/delta)), as in the authors' experiments. Their "
-        "gamma of the elimination is 3/2 of ours then, since one number scales both widths here.",
+        "gamma of the elimination is 3/2 of ours then, since one scalar scales both widths here.",
         default=4.0 / 150.0,
     )
     exploration_scale: float = option(
@@ -116,7 +116,7 @@ class RsState(NamedTuple):
     """theta_o."""
     theta: FloatArray
     """The estimate of the last switch."""
-    growth: Number
+    growth: Scalar
     """log det H_t - log det H_tau."""
     explored: Count
     """Rows of T_o now."""
@@ -154,7 +154,7 @@ def choose(state: RsState, contexts: FloatArray, coins: FloatArray, memos: Float
     if any(explores.tolist()):
         least_known = variances.shape[1] - 1 - variances[:, ::-1].argmax(axis=1)  # the last one of those known alike
         arms = np.where(explores, least_known, arms)
-    remember_arms(contexts, arms, memos)
+    remember_rows(contexts, arms, memos)
     memos[:, MARK] = EXPLORED * explores
     return arms
 
@@ -184,13 +184,13 @@ def learn(state: RsState, memos: FloatArray, rewards: FloatArray) -> None:
     append_rows(state.rows, features, rewards, marks.astype(np.uint8))
 
 
-class RsGlinUcb(RowPolicy):
+class RsGlinUcb(Policy):
     """RS-GLinUCB: rarely switching, free of kappa in the leading term."""
 
     name: ClassVar[str] = "rs-glinucb"
     config_type = RsConfig
     config: RsConfig
-    steps = ArraySteps(choose, learn, advance)
+    steps = Steps(choose, learn, advance, make_room)
 
     @property
     def memo_size(self) -> int:
@@ -206,7 +206,7 @@ class RsGlinUcb(RowPolicy):
             switched_inverse=np.eye(dim) / ridge,
             theta_explored=np.zeros(dim),
             theta=np.zeros(dim),
-            growth=number(),
+            growth=scalar(),
             explored=count(),
             fitted=count(),
             unfinished=count(),

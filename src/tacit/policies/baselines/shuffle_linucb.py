@@ -46,11 +46,11 @@ from tacit.policies.batches import (
 )
 from tacit.policies.beliefs import GaussianBelief, PointBelief, most_promising
 from tacit.policies.config import at_least, configuration, option
-from tacit.policies.steps import ArraySteps
+from tacit.policies.steps import Steps
 from tacit.privacy.noise import NoiseSource
 from tacit.shuffle.domains import Ball, OuterProducts
-from tacit.shuffle.planning import BatchPlan, Request, plan_batch
-from tacit.typing import Count, FloatArray, IntArray, Number, Secret, count, number
+from tacit.shuffle.planning import BatchPlan, SumRequest, plan_batch
+from tacit.typing import Count, FloatArray, IntArray, Scalar, Secret, count, scalar
 
 _BATCH_WITHOUT_HORIZON = 512
 
@@ -85,16 +85,16 @@ class ShuffleLinState(NamedTuple):
     """Noisy sum of x x' over all batches."""
     moment: FloatArray
     """Noisy sum of r x."""
-    gram_variance: Number
+    gram_variance: Scalar
     """Variance of the noise in ``gram``."""
-    moment_variance: Number
+    moment_variance: Scalar
     """Variance of the noise in ``moment``."""
     users: Count
     """Users of the batches that the sums hold."""
     theta: FloatArray
     inverse: FloatArray
     """Of the shifted Gram matrix."""
-    radius: Number
+    radius: Scalar
     """Of the confidence set around ``theta``, in the metric of ``inverse``."""
 
 
@@ -120,7 +120,7 @@ class ShuffleLinUcb(BatchPolicy):
     config_type = ShuffleLinConfig
     config: ShuffleLinConfig
     state: ShuffleLinState
-    steps = ArraySteps(_choose, _learn, _advance)
+    steps = Steps(_choose, _learn, _advance)
     charged_when_opened = False  # all batches have one plan: what is given up before it is full need not be paid for
 
     def _make_state(self) -> ShuffleLinState:
@@ -130,12 +130,12 @@ class ShuffleLinUcb(BatchPolicy):
             rows=make_batch_rows(dim, 0),
             gram=np.zeros((dim, dim)),
             moment=np.zeros(dim),
-            gram_variance=number(),
-            moment_variance=number(),
+            gram_variance=scalar(),
+            moment_variance=scalar(),
             users=count(),
             theta=np.zeros(dim),
             inverse=np.eye(dim) / config.ridge,
-            radius=number(config.scale * setting.theta_bound * math.sqrt(config.ridge)),
+            radius=scalar(config.scale * setting.theta_bound * math.sqrt(config.ridge)),
         )
 
     @property
@@ -154,9 +154,9 @@ class ShuffleLinUcb(BatchPolicy):
         wanted = _BATCH_WITHOUT_HORIZON if horizon is None else math.ceil(horizon**0.6)
         return min(wanted, most_users(self.setting.dim))
 
-    def _requests(self, users: int) -> Sequence[Request]:
+    def _requests(self, users: int) -> Sequence[SumRequest]:
         dim = self.setting.dim
-        return Request("gram", OuterProducts(dim)), Request(
+        return SumRequest("gram", OuterProducts(dim)), SumRequest(
             "moment", Ball(dim, response_bound(self.setting, self.config))
         )
 

@@ -16,10 +16,9 @@ import numpy as np
 
 from tacit._validate import finite, positive, probability
 from tacit.errors import InvalidInput
-from tacit.estimation.descent import MAX_STEPS, NoisyGradientDescent
-from tacit.estimation.newton import NoisyNewton
-from tacit.estimation.plan import PrivateOptimizer, Problem, PublicView, estimate
-from tacit.glm.rows import Selection
+from tacit.estimation.optimizers import MAX_STEPS, NoisyGradientDescent, NoisyNewton
+from tacit.estimation.plan import PrivateOptimizer, PublicView, Regression, estimate
+from tacit.glm.rows import Selection, make_rows
 from tacit.linalg.packing import packed_size, unpacked
 from tacit.linalg.projection import make_ellipsoid
 from tacit.policies.beliefs import PointBelief
@@ -35,14 +34,13 @@ from tacit.policies.joint.steps import (
     STEPS,
     JointConstants,
     JointState,
-    Side,
+    OptimizerState,
 )
-from tacit.policies.row_policy import RowPolicy, make_rows
 from tacit.privacy.continual import ContinualRelease, Stream, check_exact_sums, released_variance
 from tacit.privacy.events import DiscreteGaussianRelease, NoisySum, PrivacyEvent
 from tacit.privacy.factorization import worst_prefix_sd
 from tacit.threads import one_blas_thread
-from tacit.typing import FloatArray, count, number
+from tacit.typing import FloatArray, count, scalar
 
 _NEWTON_STEPS = 1
 """Noisy gradients of a call, where the optimizer is not the paper's."""
@@ -74,7 +72,7 @@ class JointConfig(ContinualConfig):
     constant: float = option("The paper's universal constant C in beta and gamma.", default=1.0, check=positive)
 
 
-class JointGLM(ContinualPolicy, RowPolicy):
+class JointGLM(ContinualPolicy):
     """Algorithm 2: generalized linear bandits with adversarial contexts under joint differential privacy.
 
     Formal guarantee
@@ -111,17 +109,17 @@ class JointGLM(ContinualPolicy, RowPolicy):
             exploit=self._first_side(setting.max_derivative, ridge),
             coverage=np.eye(dim),
             explored=count(),
-            ridge_noise=number(self._profile.ridge_noise),
+            ridge_noise=scalar(self._profile.ridge_noise),
             constants=self._constants(),
         )
 
-    def _first_side(self, weight: float, ridge: float) -> Side:
+    def _first_side(self, weight: float, ridge: float) -> OptimizerState:
         """Nothing is known yet: a matrix of ``weight`` times the identity, to be refreshed when it has outgrown
         ``ridge``.
         """
         start = weight * np.eye(self.setting.dim)
         spread = np.eye(self.setting.dim) * self.setting.theta_bound**2
-        return Side(start.copy(), start * ridge, spread, np.zeros(self.setting.dim), count())
+        return OptimizerState(start.copy(), start * ridge, spread, np.zeros(self.setting.dim), count())
 
     @cached_property
     def _profile(self) -> JointProfile:
@@ -203,7 +201,7 @@ class JointGLM(ContinualPolicy, RowPolicy):
         if flag & REFRESH_EXPLOIT:
             self._refresh(self.state.exploit, self.state.explore)
 
-    def _refresh(self, side: Side, other: Side) -> None:
+    def _refresh(self, side: OptimizerState, other: OptimizerState) -> None:
         """One call of the private optimizer for theta_o or theta_tau."""
         state, explores = self.state, side is self.state.explore
         side.anchor[:] = side.design
@@ -243,7 +241,7 @@ class JointGLM(ContinualPolicy, RowPolicy):
         releases = (plan.release(self.randomness.events, _call_name(call)) for call, plan in enumerate(plans))
         return tuple(self._pair_event(release.event) for release in releases)
 
-    def _optimizer(self, side: Side, mu: float) -> tuple[PrivateOptimizer, PublicView]:
+    def _optimizer(self, side: OptimizerState, mu: float) -> tuple[PrivateOptimizer, PublicView]:
         """The optimizer of one call and all that is public before it."""
         if self._profile.paper_optimizer:
             return self._paper_optimizer(side, mu)
@@ -262,11 +260,11 @@ class JointGLM(ContinualPolicy, RowPolicy):
         view = PublicView(start=start.copy(), precision=curvature, center=center)
         return NoisyNewton(self._problem(ridge), mu, steps=_NEWTON_STEPS), view
 
-    def _problem(self, ridge: float) -> Problem:
+    def _problem(self, ridge: float) -> Regression:
         """The regression; the paper's profiles charge its 2 L, ours the diameter of the set of gradients."""
         setting = self.setting
         sharp = not self._profile.paper_optimizer
-        return Problem(setting.link, setting.dim, setting.theta_bound, setting.reward_bound, ridge, sharp)
+        return Regression(setting.link, setting.dim, setting.theta_bound, setting.reward_bound, ridge, sharp)
 
     @property
     def _pair_sensitivity(self) -> float:
@@ -274,20 +272,20 @@ class JointGLM(ContinualPolicy, RowPolicy):
         problem = self._problem(0.0)
         return max(problem.sensitivity, math.sqrt(2.0) * problem.moving_sensitivity)
 
-    def _curvature(self, side: Side) -> FloatArray:
+    def _curvature(self, side: OptimizerState) -> FloatArray:
         """Released Hessian of one side's loss: H, or V weighted by a typical derivative."""
         half, released = packed_size(self.setting.dim), self.state.stream.released
         mine = released[:half] if side is self.state.explore else released[half:]
         return unpacked(mine, self.setting.dim) * self.setting.max_derivative
 
-    def _prior(self, side: Side) -> tuple[FloatArray, float]:
+    def _prior(self, side: OptimizerState) -> tuple[FloatArray, float]:
         """Center and precision before the call: 0 with spread S, then theta_o with the spread that it has."""
         explore, dim = self.state.explore, self.setting.dim
         if side is explore or explore.calls[()] == 0:
             return np.zeros(dim), dim / self.setting.theta_bound**2
         return explore.theta.copy(), dim / float(np.trace(explore.spread))
 
-    def _paper_optimizer(self, side: Side, mu: float) -> tuple[PrivateOptimizer, PublicView]:
+    def _paper_optimizer(self, side: OptimizerState, mu: float) -> tuple[PrivateOptimizer, PublicView]:
         """Noisy projected gradient descent over Theta_I, a ball, or Theta_II, an ellipsoid around theta_o."""
         setting, explore, profile = self.setting, self.state.explore, self._profile
         ticks = max(1, int(self.decisions))

@@ -13,16 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.glm.links import Link
-from tacit.glm.rows import RowBuffer
+from tacit.glm.rows import RowBuffer, append_rows, make_room
 from tacit.linalg.inverse import is_positive_definite, ridge_inverse
 from tacit.linalg.packing import unpacked
-from tacit.policies.arms import chosen_rows, into_unit_ball
+from tacit.policies.admission import chosen_rows, into_unit_ball
 from tacit.policies.beliefs import GaussianBelief
-from tacit.policies.row_policy import append_rows
-from tacit.policies.steps import ArraySteps
+from tacit.policies.steps import Steps
 from tacit.privacy.continual import Stream, contribute_outer, released_variance
 from tacit.threads import one_blas_thread
-from tacit.typing import Count, FloatArray, IntArray, Number, Secret
+from tacit.typing import Count, FloatArray, IntArray, Scalar, Secret
 
 REFRESH_EXPLORE, REFRESH_EXPLOIT = 1, 2
 """Events: the estimate of that side is to be made anew."""
@@ -53,7 +52,7 @@ class JointConstants(NamedTuple):
     """Whether the confidence sets are those of the paper (`theory`, `paper`)."""
 
 
-class Side(NamedTuple):
+class OptimizerState(NamedTuple):
     """What one of the two optimizers works with: theta_o explores, theta_tau exploits."""
 
     design: FloatArray
@@ -80,13 +79,13 @@ class JointState(NamedTuple):
     """V and H / w_max, packed one behind the other."""
     rows: Secret[RowBuffer]
     """What the optimizer needs: features, reward, and a mask that marks exploration rounds."""
-    explore: Side
-    exploit: Side
+    explore: OptimizerState
+    exploit: OptimizerState
     coverage: FloatArray
     """Inverse of V: criterion I measures arms in it."""
     explored: Secret[Count]
     """Whether an exploration reward came since the last refresh of theta_o: raw, and read by profile `paper` only."""
-    ridge_noise: Number
+    ridge_noise: Scalar
     """The ridge is at least so many times the spectral norm of the noise; a recovery lowers it."""
     constants: JointConstants
 
@@ -164,9 +163,9 @@ def advance(state: JointState, fresh: bool, users: int) -> int:
         return REFRESH_EXPLORE * explores | REFRESH_EXPLOIT * _outgrown(exploit, constants.growth)
 
 
-def _outgrown(side: Side, growth: float) -> bool:
+def _outgrown(side: OptimizerState, growth: float) -> bool:
     """Whether the released matrix is no longer below ``growth`` times that of the last refresh, in PSD order."""
     return not is_positive_definite(growth * side.anchor - side.design)
 
 
-STEPS = ArraySteps(choose, learn, advance)
+STEPS = Steps(choose, learn, advance, make_room)

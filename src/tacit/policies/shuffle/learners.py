@@ -19,17 +19,17 @@ from tacit.policies.setting import PrivateSetting, Setting
 from tacit.policies.shuffle.estimate import ScoreBall, contributions, score_ball, updated
 from tacit.policies.shuffle.profiles import ShuffleProfile
 from tacit.policies.shuffle.steps import ShuffleState, arm_weights, estimate, estimate_count
+from tacit.shuffle.calibration import paper_rounds
 from tacit.shuffle.domains import Ball, OuterProducts
 from tacit.shuffle.optimizer import definite_metric, gradient_descent
-from tacit.shuffle.paper import paper_rounds
-from tacit.shuffle.planning import Request
+from tacit.shuffle.planning import SumRequest
 from tacit.typing import FloatArray
 
 
 class Learner(Protocol):
     """What is asked of a batch's users, and the estimate that follows."""
 
-    def requests(self, state: ShuffleState, users: int) -> Sequence[Request]:
+    def requests(self, state: ShuffleState, users: int) -> Sequence[SumRequest]:
         """The sums to plan for, from public quantities."""
 
     def estimate(self, state: ShuffleState, rows: BatchRows, sums: Sums) -> GaussianBelief:
@@ -48,11 +48,11 @@ class OneNewtonStep:
     setting: Setting
     profile: ShuffleProfile
 
-    def requests(self, state: ShuffleState, users: int) -> Sequence[Request]:
+    def requests(self, state: ShuffleState, users: int) -> Sequence[SumRequest]:
         share, dim = self.profile.matrix_share, self.setting.dim
         return (
-            Request("curvature", OuterProducts(dim, self.setting.max_derivative), share=share),
-            Request("score", Ball(dim, self._ball(newest(state)).radius), share=1.0 - share),
+            SumRequest("curvature", OuterProducts(dim, self.setting.max_derivative), share=share),
+            SumRequest("score", Ball(dim, self._ball(newest(state)).radius), share=1.0 - share),
         )
 
     def estimate(self, state: ShuffleState, rows: BatchRows, sums: Sums) -> GaussianBelief:
@@ -79,11 +79,11 @@ class PaperDescent:
     profile: ShuffleProfile
     max_rounds: int
 
-    def requests(self, state: ShuffleState, users: int) -> Sequence[Request]:
+    def requests(self, state: ShuffleState, users: int) -> Sequence[SumRequest]:
         bound = 1.0 if estimate_count(state) == 0 else self.setting.max_derivative
         return (
-            Request("matrix", OuterProducts(self.setting.dim, bound)),
-            Request("gradient", Ball(self.setting.dim, self._lipschitz), rounds=self._rounds(users)),
+            SumRequest("matrix", OuterProducts(self.setting.dim, bound)),
+            SumRequest("gradient", Ball(self.setting.dim, self._lipschitz), rounds=self._rounds(users)),
         )
 
     def estimate(self, state: ShuffleState, rows: BatchRows, sums: Sums) -> GaussianBelief:

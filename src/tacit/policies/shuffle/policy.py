@@ -40,8 +40,8 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.report import PrivacyReport, guarantee_text
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
-from tacit.shuffle.planning import BatchPlan, Request
-from tacit.typing import FloatArray, number
+from tacit.shuffle.planning import BatchPlan, SumRequest
+from tacit.typing import FloatArray, scalar
 
 
 @configuration
@@ -117,7 +117,7 @@ class ShuffleGLM(BatchPolicy):
             theta=start.theta[None],
             spread=start.covariance[None],
             root=np.eye(setting.dim),
-            design_ridge=number(),
+            design_ridge=scalar(),
             constants=ShuffleConstants(
                 link=setting.link,
                 gamma=profile.gamma,
@@ -178,7 +178,7 @@ class ShuffleGLM(BatchPolicy):
                 users *= 2
         return 0, None
 
-    def _requests(self, users: int) -> Sequence[Request]:
+    def _requests(self, users: int) -> Sequence[SumRequest]:
         return self._learner.requests(self.state, users)
 
     def _calibrated(self, users: int) -> BatchPlan:

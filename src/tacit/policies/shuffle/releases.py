@@ -17,7 +17,7 @@ from tacit.shuffle.analyzer import analyze
 from tacit.shuffle.guarantee import TAIL_SHARE
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
-from tacit.shuffle.planning import BatchPlan, Request, plan_batch
+from tacit.shuffle.planning import BatchPlan, SumRequest, plan_batch
 from tacit.shuffle.randomizer import randomize_in_chunks
 from tacit.shuffle.shuffler import Shuffler
 from tacit.shuffle.sums import sample_sum
@@ -79,7 +79,7 @@ def chained_tail(mu: float, tail: float, rows: int, most: float = math.inf) -> f
     return total
 
 
-def batch_plan(target: RowBudget, users: int, requests: Sequence[Request], label: str) -> BatchPlan:
+def batch_plan(target: RowBudget, users: int, requests: Sequence[SumRequest], label: str) -> BatchPlan:
     """All sums of one batch, calibrated together at its number of users."""
     return plan_batch(
         users,

@@ -16,9 +16,9 @@ from tacit.design.g_optimal import g_optimal_designs
 from tacit.glm.links import Link
 from tacit.policies.batches import BatchClock, BatchRows, keep_rows, remember_arms, tick_batch
 from tacit.policies.beliefs import GaussianBelief
-from tacit.policies.steps import ArraySteps
+from tacit.policies.steps import Steps
 from tacit.threads import one_blas_thread
-from tacit.typing import BoolArray, FloatArray, IntArray, Number, Secret
+from tacit.typing import BoolArray, FloatArray, IntArray, Scalar, Secret
 
 WARM_UP: Final = 1
 """Line of the first batch's estimate, theta_1, by which `theory` scales arms."""
@@ -54,7 +54,7 @@ class ShuffleState(NamedTuple):
     """Their shape matrices, shape (estimates + 1, d, d): kappa V^-1 and H_k^-1 in `theory`, covariances in `tuned`."""
     root: FloatArray
     """The design sees arms multiplied by this matrix, shape (d, d)."""
-    design_ridge: Number
+    design_ridge: Scalar
     """Ridge of the open batch's design."""
     constants: ShuffleConstants
 
@@ -165,4 +165,4 @@ def learn(state: ShuffleState, memos: FloatArray, rewards: FloatArray) -> None:
     keep_rows(state.batch, state.rows, memos, rewards)
 
 
-STEPS = ArraySteps(choose, learn, advance)
+STEPS = Steps(choose, learn, advance)

@@ -24,9 +24,9 @@ from tacit.linalg.blocks import (
     check_compact,
     values_and_places,
 )
-from tacit.policies.arms import chosen_rows, into_unit_ball
+from tacit.policies.admission import remember_rows
 from tacit.policies.beliefs import BlockBelief, GaussianBelief, most_promising
-from tacit.policies.steps import ArraySteps
+from tacit.policies.steps import Steps
 from tacit.policies.stream.estimate import StreamConstants, Uncertainty, solve_blocks
 from tacit.privacy.continual import Stream, contribute, contribute_outer, released_variance, unevenness
 from tacit.privacy.geometric import PublicMean
@@ -76,15 +76,15 @@ def choose(state: StreamState, contexts: FloatArray, coins: FloatArray, memos: F
     belief = state.belief(state.covariance)
     arms = most_promising(belief, contexts)
     size, bound = contexts.shape[2], state.constants.theta_bound
-    memos[:, :size] = rows = into_unit_ball(chosen_rows(contexts, arms), size // 2 if state.compact else None)
-    memos[:, size] = np.minimum(np.maximum(belief.scores(rows), -bound), bound)
+    scores = belief.scores(remember_rows(contexts, arms, memos, size // 2 if state.compact else None))
+    memos[:, size] = min(max(scores.item(), -bound), bound) if scores.size == 1 else scores.clip(-bound, bound)
     return arms
 
 
 def learn(state: StreamState, memos: FloatArray, rewards: FloatArray) -> None:
     """Add the contributions of N rewarded rows to the open leaf.
 
-    A contribution is (w x x', s y x) / |x| with weight w and response y = r - mu(z) + w z (docs/theory.md, "The row").
+    A contribution is (w x x', s y x) / |x| with weight w and response y = r - mu(z) + w z (docs/theory.md, "Stream").
     """
     constants, stream = state.constants, state.stream
     rows, z = memos[:, :-1], memos[:, -1]
@@ -154,4 +154,4 @@ def solve(state: StreamState) -> None:
     state.theta[:] = theta * min(1.0, constants.theta_bound / length) if length > 0.0 else 0.0
 
 
-STEPS = ArraySteps(choose, learn, advance)
+STEPS = Steps(choose, learn, advance)

@@ -73,7 +73,7 @@ class PolicyBody(msgspec.Struct):
     mode: Mode = "online"
 
 
-class Decided(msgspec.Struct):
+class DecisionAnswer(msgspec.Struct):
     """An answer to a decision or to its reward."""
 
     event_id: str
@@ -189,7 +189,7 @@ DOCUMENTS: Final[tuple[type[msgspec.Struct], ...]] = (
     RewardBody,
     KeyBody,
     PolicyBody,
-    Decided,
+    DecisionAnswer,
     BatchAnswer,
     PolicyDocument,
     PolicyList,

@@ -20,7 +20,7 @@ from tacit.service.http.bodies import (
     REWARD,
     BatchAnswer,
     BatchEntry,
-    Decided,
+    DecisionAnswer,
     DecisionBody,
     decoded,
     encode,
@@ -83,7 +83,7 @@ async def decide(service: Service, key: Key, parts: Parts, scope: ASGIScope, rec
     (answer,) = await service.writer.carry_out(served.host, (request,))
     if isinstance(answer, Refusal):
         raise refused(answer)
-    return _status(answer), encode(Decided(identity, answer.arm))
+    return _status(answer), encode(DecisionAnswer(identity, answer.arm))
 
 
 def _admitted(served: Served, key: Key, asked: DecisionBody, stamp: float) -> tuple[str, Decide]:
@@ -147,7 +147,7 @@ async def reward(service: Service, key: Key, parts: Parts, scope: ASGIScope, rec
     (answer,) = await service.writer.carry_out(served.host, (request,))
     if isinstance(answer, Refusal):
         raise refused(answer)
-    return _status(answer), encode(Decided(identity, answer.arm))
+    return _status(answer), encode(DecisionAnswer(identity, answer.arm))
 
 
 _ROUTES: Final[dict[tuple[int, bytes], HotRoute]] = {

@@ -20,7 +20,7 @@ from tacit.service.backup import back_up_store, restore_store
 from tacit.service.deployment import Deployment
 from tacit.service.http.app import App
 from tacit.service.http.keys import Keyring
-from tacit.service.http.logs import Log
+from tacit.service.http.logs import JsonLog
 from tacit.service.http.operations import OPERATIONS
 from tacit.service.http.options import Options
 from tacit.service.http.state import Service
@@ -71,7 +71,7 @@ class InProcessService:
         """Begin to serve what the store has, in a process that knows nothing else."""
         self._deployment = Deployment(self._store, clock=lambda: self.now, wall=lambda: _EPOCH + self.now)
         self._words, options = io.StringIO(), Options()
-        log = Log(self._words)
+        log = JsonLog(self._words)
         writer = Writer(self._deployment, log, options.most_waiting, _ALWAYS_QUICK, self._fail)  # without its thread
         self._keyring = Keyring(self._store)
         self._service = Service(self._deployment, self._keyring, writer, log, options)

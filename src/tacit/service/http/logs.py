@@ -1,9 +1,9 @@
 """Logs: one JSON object a line on standard error, and nothing in it that anybody sent.
 
 Logged of a request are the method, the route with its placeholders, the status and the time that it took.  Requests
-that report rewards are not logged at all: that a reward came, and when, is data (docs: "What may be shown").  Of an
-error the type and the place are logged, never its text, which may repeat what a caller sent; errors of the store are
-about files, and their text helps.
+that report rewards are not logged at all: that a reward came, and when, is data (docs/guides/serve.md, "What an
+operator may look at").  Of an error the type and the place are logged, never its text, which may repeat what a caller
+sent; errors of the store are about files, and their text helps.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FLUSH_AT: Final = 200
 """Lines that are kept back at most."""
 
 
-class Log:
+class JsonLog:
     """Where words go."""
 
     def __init__(

@@ -16,7 +16,7 @@ from tacit.errors import UnknownJournal
 from tacit.service.cluster import Cluster
 from tacit.service.deployment import Deployment
 from tacit.service.host import Host
-from tacit.service.http.logs import Log
+from tacit.service.http.logs import JsonLog
 from tacit.service.http.problems import Problem
 
 
@@ -42,7 +42,7 @@ class Moves:
     ``process`` is told about it, and must end when a move does not succeed.
     """
 
-    def __init__(self, deployment: Deployment, cluster: Cluster, process: Moving, log: Log) -> None:
+    def __init__(self, deployment: Deployment, cluster: Cluster, process: Moving, log: JsonLog) -> None:
         self._deployment, self._cluster, self._process, self._log = deployment, cluster, process, log
         self._waiting: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._ending = False

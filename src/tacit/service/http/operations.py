@@ -41,7 +41,7 @@ class Operation:
 
 
 _BODY: Final = (400, 408, 413, 415, 422)
-_DECIDED: Final = {200: bodies.Decided, 201: bodies.Decided}
+_DECIDED: Final = {200: bodies.DecisionAnswer, 201: bodies.DecisionAnswer}
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(

@@ -18,7 +18,7 @@ from tacit.service.deployment import Deployment
 from tacit.service.http.app import App
 from tacit.service.http.connections import BoundedProtocol, close_late
 from tacit.service.http.keys import Keyring, first_key
-from tacit.service.http.logs import Log
+from tacit.service.http.logs import JsonLog
 from tacit.service.http.options import ADDRESS_FILE, Options
 from tacit.service.http.receiving import ASGIApplication
 from tacit.service.http.state import Service
@@ -33,7 +33,7 @@ class Told(Protocol):
     """What a server needs to know of what it serves."""
 
     @property
-    def log(self) -> Log: ...
+    def log(self) -> JsonLog: ...
     @property
     def options(self) -> Options: ...
     @property
@@ -49,7 +49,7 @@ def serve(options: Options) -> None:
         return
     listener = listen(options)
     folder = Path(options.data)
-    log = Log(requests=options.log_requests)
+    log = JsonLog(requests=options.log_requests)
     deployment = _opened(folder, options)
     try:
         keyring = Keyring(deployment.store)
@@ -87,7 +87,7 @@ def _opened(folder: Path, options: Options) -> Deployment:
         raise
 
 
-def _run(deployment: Deployment, keyring: Keyring, log: Log, options: Options, listener: socket.socket) -> None:
+def _run(deployment: Deployment, keyring: Keyring, log: JsonLog, options: Options, listener: socket.socket) -> None:
     writer = Writer(deployment, log, options.most_waiting)
     service = Service(deployment, keyring, writer, log, options)
     writer.start()

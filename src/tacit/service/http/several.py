@@ -17,7 +17,7 @@ from tacit.service.host import Host
 from tacit.service.http.app import App
 from tacit.service.http.exchange import Exchange
 from tacit.service.http.keys import Keyring, first_key
-from tacit.service.http.logs import Log
+from tacit.service.http.logs import JsonLog
 from tacit.service.http.moves import Moves
 from tacit.service.http.options import ADDRESS_FILE, Options
 from tacit.service.http.others import Others
@@ -41,7 +41,7 @@ _START: Final = 20.0
 class Process:
     """One process on the database."""
 
-    def __init__(self, options: Options, log: Log, address: str) -> None:
+    def __init__(self, options: Options, log: JsonLog, address: str) -> None:
         self.options, self.log, self.address = options, log, address
         self._cluster = Cluster(options.database, reached_at(options, address))
         try:
@@ -166,7 +166,7 @@ def reached_at(options: Options, listening: str) -> str:
 def serve_database(options: Options) -> None:
     """Serve until SIGTERM or SIGINT, beside whoever else serves the database."""
     listener = listen(options)
-    folder, log = Path(options.data), Log(requests=options.log_requests)
+    folder, log = Path(options.data), JsonLog(requests=options.log_requests)
     folder.mkdir(mode=_MODE, exist_ok=True)
     try:
         process = Process(options, log, address_of(listener, options))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tacit.service.deployment import Deployment, Served
 from tacit.service.http.keys import Keyring
-from tacit.service.http.logs import Log
+from tacit.service.http.logs import JsonLog
 from tacit.service.http.neighbours import Neighbours, Nobody
 from tacit.service.http.options import Options
 from tacit.service.http.problems import no_owner
@@ -24,7 +24,7 @@ class Service:
     deployment: Deployment
     keyring: Keyring
     writer: Writer
-    log: Log
+    log: JsonLog
     options: Options
     answered: Counter[tuple[str, int]] = field(default_factory=Counter)
     """How often each route was answered with each status; what concerns rewards is raw data."""

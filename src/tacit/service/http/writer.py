@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 
 from tacit.service.deployment import Deployment
 from tacit.service.host import BEAT, Answer, Host, Refusal, Request, Reward
-from tacit.service.http.logs import Log
+from tacit.service.http.logs import JsonLog
 from tacit.service.http.problems import overloaded
 
 Answers = list[Answer | Refusal]
@@ -65,7 +65,7 @@ class Writer:
     def __init__(
         self,
         deployment: Deployment,
-        log: Log,
+        log: JsonLog,
         most_waiting: int,
         quick: float = QUICK,
         fail: Callable[[BaseException], None] | None = None,
@@ -245,7 +245,7 @@ def _by_host(jobs: Sequence[Job]) -> Iterable[tuple[Host, list[Job]]]:
     return found.values()
 
 
-def end_process(log: Log, error: BaseException, leave: Callable[[int], None] = os._exit) -> None:
+def end_process(log: JsonLog, error: BaseException, leave: Callable[[int], None] = os._exit) -> None:
     """Say why, and be gone before anybody is answered: no handlers, no other threads, nothing more to the disk."""
     log.failure("the store failed, or a call was interrupted: ending without an answer", error)
     leave(EXIT_CODE)

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Final
 
-from tacit.service.http.logs import Log
+from tacit.service.http.logs import JsonLog
 from tacit.service.http.options import Options
 from tacit.service.http.receiving import ASGIScope, Receive, Send
 from tacit.service.http.server import Server, address_of, listen
@@ -31,7 +31,7 @@ class Nothing:
     """What the server is told of what it serves."""
 
     options: Options
-    log: Log = field(default_factory=lambda: Log(requests=False))
+    log: JsonLog = field(default_factory=lambda: JsonLog(requests=False))
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
 

@@ -29,7 +29,7 @@ _PATIENCE: Final = 30.0
 """Seconds beyond the end after which a server is taken to hang."""
 
 
-class Job(NamedTuple):
+class LoadJob(NamedTuple):
     """A measurement of the server that listens on ``port`` and has the process id ``pid``."""
 
     port: int
@@ -99,7 +99,7 @@ def batches(key: str, size: int) -> Action:
     return batch
 
 
-def generate(job: Job) -> Load:
+def generate(job: LoadJob) -> Load:
     """One measurement; meant for a process of its own."""
     import uvloop
 
@@ -112,12 +112,12 @@ def generate(job: Job) -> Load:
             raise ServiceUnavailable(f"the server hangs: an answer took more than {_PATIENCE:g} seconds") from error
 
 
-async def _bounded(job: Job, action: Action, warm_up: float) -> Load:
+async def _bounded(job: LoadJob, action: Action, warm_up: float) -> Load:
     async with asyncio.timeout(warm_up + job.seconds + _PATIENCE):
         return await _measured(job, action, warm_up)
 
 
-async def _measured(job: Job, action: Action, warm_up: float) -> Load:
+async def _measured(job: LoadJob, action: Action, warm_up: float) -> Load:
     """Let all connections do ``action`` again and again; what ends within the window after the warm-up counts."""
     connections = [await connect(job.port) for _ in range(job.connections)]
     run = secrets.token_hex(3)  # event ids of two measurements must differ

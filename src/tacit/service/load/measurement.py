@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from tacit.errors import ServiceUnavailable
 from tacit.service.load.connection import call, expect
-from tacit.service.load.generator import DIM, POLICY, Job, Load, generate
+from tacit.service.load.generator import DIM, POLICY, Load, LoadJob, generate
 from tacit.service.load.servers import ServerProcess, TacitServer, echo_server
 
 Row = dict[str, Any]
@@ -31,7 +31,7 @@ _SETTING: Final = {"policy": "stream-glm", "dim": DIM, "epsilon": 4.0, "delta": 
 
 
 @dataclass(frozen=True)
-class Plan:
+class LoadPlan:
     """What is measured, for how long and how often."""
 
     connections: tuple[int, ...] = (1, 16, 64)
@@ -59,7 +59,7 @@ class Trial(NamedTuple):
     service: Load
 
 
-def measure(plan: Plan, on_step: Callable[[str], None]) -> list[Row]:
+def measure(plan: LoadPlan, on_step: Callable[[str], None]) -> list[Row]:
     """A row for each number of connections, then one for batches; ``on_step`` hears of each measurement's begin."""
     with (
         tempfile.TemporaryDirectory() as name,
@@ -77,7 +77,7 @@ def measure(plan: Plan, on_step: Callable[[str], None]) -> list[Row]:
 class Bench:
     """Both servers and the load generator, while they run."""
 
-    plan: Plan
+    plan: LoadPlan
     on_step: Callable[[str], None]
     folder: Path
     echo: ServerProcess
@@ -104,7 +104,7 @@ class Bench:
 
     def load(self, server: ServerProcess, connections: int, batch: int = 0) -> Load:
         """One measurement by the generator; a server that fails is named, with what it said last."""
-        job = Job(server.port, server.pid, self.service.key, connections, self.plan.seconds, batch)
+        job = LoadJob(server.port, server.pid, self.service.key, connections, self.plan.seconds, batch)
         try:
             return self.generator.submit(generate, job).result()
         except ServiceUnavailable as error:
