@@ -112,7 +112,7 @@ def _wanted(name: str) -> list[str]:
 
 
 def _has_service(*, asked: bool) -> bool:
-    """Whether the service is installed; refused where it is what was asked for."""
+    """Return whether the service is installed; raise `MissingExtra` where it was ``asked`` for and is not."""
     from pkgutil import resolve_name
 
     from tacit.errors import MissingExtra

@@ -230,7 +230,7 @@ def _measured(plan: LoadPlan) -> list[dict[str, Any]]:
 
 
 def tables(rows: list[dict[str, Any]], plan: LoadPlan) -> list[Table]:
-    """One table of pairs, and one of batches where there were any."""
+    """Tabulate pairs, and batches where there were any."""
     return [
         _pairs_table([row for row in rows if "batch" not in row], plan),
         *(_batch_table(row) for row in rows if "batch" in row),

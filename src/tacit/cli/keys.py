@@ -111,7 +111,7 @@ def _keys(folder: Path, database: str | None) -> Iterator[_Stored | _Served]:
 
 
 def _address(folder: Path, database: str | None) -> str | None:
-    """Where a service answers: one that the database knows of, or the one that was started with this folder."""
+    """Find a service that answers: one that the database names, or the one that was started with this folder."""
     from tacit.service.http.options import ADDRESS_FILE
 
     known: list[str] = []
@@ -144,17 +144,17 @@ class _Stored:
         self._keyring = Keyring(store)
 
     def add(self, wanted: dict[str, Any]) -> str:
-        """The text of a new key."""
+        """Make a key and return its text."""
         return self._keyring.add(**wanted)[0]
 
     def all(self) -> list[dict[str, Any]]:
-        """All keys as rows."""
+        """List all keys as rows."""
         from dataclasses import asdict
 
         return [asdict(key) for key in self._keyring.all()]
 
     def revoke(self, name: str) -> bool:
-        """Whether there was such a key."""
+        """Remove a key; return whether there was one of this name."""
         return self._keyring.revoke(name)
 
 
@@ -173,21 +173,21 @@ class _Served:
         self._address, self._key = address, path.read_text().strip()
 
     def add(self, wanted: dict[str, Any]) -> str:
-        """The text of a new key."""
+        """Make a key and return its text."""
         return str(self._call("POST", "/v1/keys", wanted)["key"])
 
     def all(self) -> list[dict[str, Any]]:
-        """All keys as rows."""
+        """List all keys as rows."""
         return list(self._call("GET", "/v1/keys")["keys"])
 
     def revoke(self, name: str) -> bool:
-        """Whether there was such a key."""
+        """Remove a key; return whether there was one of this name."""
         from urllib.parse import quote
 
         return self._call("DELETE", f"/v1/keys/{quote(name, safe='')}") is not None
 
     def _call(self, method: str, path: str, body: object = None) -> Any:
-        """What the service answers, None for 404; anything else than success is refused with its words."""
+        """Call the service and return its answer, None for 404; another error is raised with its message."""
         from urllib.error import HTTPError, URLError
         from urllib.request import Request, urlopen
 

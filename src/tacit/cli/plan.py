@@ -103,7 +103,7 @@ def plan(
 
 
 def _played(schema: Schema, asked: Assumptions, runs: int, seed: int, jobs: int) -> Plan:
-    """The plan, under a progress bar."""
+    """Play the plan under a progress bar."""
     from tacit.cli import progress
     from tacit.experiments.plan import experiments_of
     from tacit.experiments.plan import plan as expect

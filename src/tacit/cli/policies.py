@@ -1,4 +1,4 @@
-"""`tacit policies`: what there is to choose from, and what each policy can be told."""
+"""`tacit policies`: all policies, and the options of each."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Outcome:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing."""
+        """Whether all runs were finished."""
         return self.done >= self.total
 
     def finish(self) -> None:
@@ -102,7 +102,7 @@ def check(experiments: Sequence[Experiment]) -> None:
 
 
 def runnable(experiments: Sequence[Experiment]) -> tuple[list[Experiment], list[str]]:
-    """The experiments whose policies accept their setting, and why the others do not."""
+    """Split experiments into those whose policies accept their setting, and sentences that say why others do not."""
     kept, refused = [], []
     for experiment in experiments:
         try:

@@ -130,13 +130,13 @@ _URLS = ("postgresql://", "postgres://")
 
 
 def is_database(where: str) -> bool:
-    """Whether this is the URL of a database, and no folder."""
+    """Return whether ``where`` is the URL of a database rather than a folder."""
     return where.startswith(_URLS)
 
 
 @contextmanager
 def unserved(where: str, *, new: bool = False, moved_too: bool = False) -> Iterator[Store]:
-    """The store in a folder or database, kept from all others meanwhile; refused while it is served.
+    """Open the store in a folder or database for this process alone; raise `StoreInUse` while it is served.
 
     Unless it is ``new``, it must be there.  ``moved_too`` opens a copy too.
     """

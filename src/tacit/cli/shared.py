@@ -60,12 +60,12 @@ def _console(stderr: bool) -> Console:
 
 
 def messages() -> Console:
-    """Standard error: progress and notes."""
+    """Return the console of standard error, for progress and notes."""
     return _console(stderr=True)
 
 
 def results(json_file: str | None = None) -> Console:
-    """Where tables go: standard output, unless JSON goes there."""
+    """Return the console for tables: standard output, unless JSON goes there."""
     return _console(stderr=json_file == "-")
 
 
@@ -81,7 +81,7 @@ def show(table: Table, json_file: str | None = None, data: Any = None) -> None:
 
 
 def write_json(data: Any, target: str | None) -> None:
-    """JSON to a file, or to standard output for ``-``; nothing without a target."""
+    """Write JSON to a file, or to standard output for ``-``; do nothing without a target."""
     if target is None:
         return
     text = json.dumps(data, indent=1, allow_nan=False)
@@ -113,7 +113,7 @@ def check_writable(*targets: str | Path | None, figure: Path | None = None) -> N
 
 
 def names(text: str, flag: str, known: Sequence[str]) -> list[str]:
-    """Comma-separated names, each of them known, each once."""
+    """Read comma-separated names, each once; refuse unknown ones."""
     found = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     unknown = [name for name in found if name not in known]
     if unknown or not found:
@@ -123,7 +123,7 @@ def names(text: str, flag: str, known: Sequence[str]) -> list[str]:
 
 
 def load(modules: Iterable[str] | None) -> tuple[str, ...]:
-    """Import the modules of ``--module``, and give their names as experiments take them."""
+    """Import the modules of ``--module`` and return their names."""
     from tacit.extensions import load_modules
 
     return tuple(module.name for module in load_modules(dict.fromkeys(modules or ())))
@@ -137,33 +137,33 @@ def known_policies() -> list[str]:
 
 
 def chosen_policies(text: str | None, flag: str, default: Sequence[str] | None = None) -> list[str]:
-    """The policies of a comma-separated list; without one ``default``, else all that are known."""
+    """Read a comma-separated list of policies; without one return ``default``, or all that are known."""
     return names(text, flag, known_policies()) if text is not None else list(default or known_policies())
 
 
 def chosen_links(text: str, flag: str) -> list[str]:
-    """The links of a comma-separated list."""
+    """Read a comma-separated list of links."""
     from tacit.glm.links import LINKS
 
     return names(text, flag, list(LINKS))
 
 
 def chosen_contexts(text: str, flag: str) -> list[str]:
-    """The kinds of contexts of a comma-separated list."""
+    """Read a comma-separated list of kinds of contexts."""
     from tacit.environments import ENVIRONMENTS
 
     return names(text, flag, list(ENVIRONMENTS))
 
 
 def chosen_rewards(text: str, flag: str) -> str:
-    """How rewards come."""
+    """Read the name of one kind of arrivals."""
     from tacit.environments import ARRIVALS
 
     return one(names(text, flag, list(ARRIVALS)), flag)
 
 
 def one(found: Sequence[str], flag: str) -> str:
-    """The name, where only one can be used."""
+    """Return the only name; refuse several."""
     if len(found) != 1:
         raise Refused(f"{flag} takes one name, not {len(found)}: {', '.join(found)}")
     return found[0]
@@ -236,7 +236,7 @@ def _value(text: str) -> Any:
 
 
 def numbers(text: str, flag: str) -> list[float]:
-    """Comma-separated positive numbers; ``inf`` is one."""
+    """Read comma-separated positive numbers; ``inf`` is one."""
     try:
         found = [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
@@ -247,7 +247,7 @@ def numbers(text: str, flag: str) -> list[float]:
 
 
 def integers(text: str, flag: str) -> list[int]:
-    """Comma-separated positive integers."""
+    """Read comma-separated positive integers."""
     values = numbers(text, flag)
     if not all(value.is_integer() for value in values):
         raise Refused(f"{flag} takes whole numbers separated by commas, such as 3,5,10, not {text!r}")

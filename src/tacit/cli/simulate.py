@@ -129,7 +129,7 @@ def simulate(
 
 
 def _world(dim: int | None, arms: int | None, contexts: str | None, schema: str | None) -> dict[str, Any]:
-    """The fields of an experiment that say where it is played: a schema says itself what others are asked for."""
+    """Return the fields of an experiment that describe its environment, from a schema where one is given."""
     from tacit.environments import SCHEMA, arms_of
 
     if schema is None:

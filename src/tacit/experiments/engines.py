@@ -29,10 +29,10 @@ _QUEUE = 4
 
 
 class Engine(Protocol):
-    """What runs tasks."""
+    """Runs tasks and yields their results."""
 
     def finished(self, function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[Any]:
-        """Results of ``function(*task)`` in the order in which they are ready."""
+        """Yield results of ``function(*task)`` in the order in which they are ready."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Joblib:
     jobs: int = 1
 
     def finished(self, function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[Any]:
-        """One after the other, or one process for each job."""
+        """Yield results, one task after the other or one process for each job."""
         if self.jobs == 1 or len(tasks) <= 1:
             yield from (function(*task) for task in tasks)
             return
@@ -65,7 +65,7 @@ class Ray:
     jobs: int = 1
 
     def finished(self, function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[Any]:
-        """Results as the cluster's cores deliver them."""
+        """Yield results as the cluster's cores deliver them."""
         ray = _ray()
         mine = not ray.is_initialized()
         if mine:
@@ -111,7 +111,7 @@ def _connect(ray: Any, jobs: int) -> None:
 
 
 def make_engine(name: str, jobs: int) -> Engine:
-    """The engine called ``name``."""
+    """Return the engine called ``name``."""
     if name not in get_args(EngineName):
         raise InvalidInput(f"engine must be one of {', '.join(get_args(EngineName))}, not {name!r}")
     return Ray(jobs) if name == "ray" else Joblib(jobs)

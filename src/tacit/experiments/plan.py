@@ -237,7 +237,7 @@ def _unit_scores(schema: Schema, asked_arms: int | None) -> FloatArray:
 
 
 def milestones(decisions: int) -> tuple[int, ...]:
-    """Round numbers of decisions below ``decisions``, and that itself."""
+    """Return round numbers of decisions below ``decisions``, and ``decisions``."""
     return (*(mark for mark in MILESTONES if mark < decisions), decisions)
 
 
@@ -249,7 +249,7 @@ def _marks(decisions: int) -> IntArray:
 
 
 def _late(decisions: int) -> int:
-    """Where the last tenth of decisions begins."""
+    """Return the decision with which the last tenth begins."""
     return decisions - decisions // 10
 
 
@@ -263,7 +263,7 @@ def _play(
 def _outlook(
     experiment: Experiment, marks: IntArray, regrets: FloatArray, random: FloatArray, best_rate: float
 ) -> Outlook:
-    """``regrets`` and ``random`` are cumulative regrets of each run at the marks."""
+    """Summarise one budget from the cumulative regrets of each run at the marks, its own and those of random arms."""
     ahead, scale = random - regrets, np.mean(random, axis=0)
     gains = np.mean(ahead, axis=0) / scale
     errors = np.std(ahead - gains * random, axis=0, ddof=1) / math.sqrt(ahead.shape[0])  # of a ratio of two means

@@ -81,7 +81,7 @@ def _crowded(rows: Sequence[Row]) -> bool:
 
 
 def _regret_axis(axis: Axes, rows: Sequence[Row]) -> None:
-    """From zero; logarithmic when the curves would crowd at the bottom otherwise."""
+    """Begin the axis at zero, or make it logarithmic when curves would crowd at the bottom."""
     final = [row["regret_mean"] for row in rows]
     if _crowded(rows):
         axis.set(yscale="log", ylim=(max(1.0, min(final) / 4), 1.3 * max(final)))
@@ -97,7 +97,7 @@ def _plain_log_ticks(axis: Axes) -> None:
 
 
 def _draw_curve(axis: Axes, row: Row, look: Look, dash: Any, *, first: int, with_result: bool) -> None:
-    """``first`` leaves out the zero at the start, which a logarithmic axis cannot show."""
+    """Draw mean and band of one row from point ``first`` on: a logarithmic axis cannot show the zero at the start."""
     rounds = [0, *row["regret_rounds"]][first:]
     means, errors = [0.0, *row["regret_curve"]][first:], [0.0, *row["regret_curve_se"]][first:]
     name = row["policy"] if row["epsilon"] is None else f"{row['policy']}, ε = {epsilon_text(row['epsilon'])}"
@@ -118,7 +118,7 @@ def _draw_curve(axis: Axes, row: Row, look: Look, dash: Any, *, first: int, with
 
 
 def _dash(row: Row, panel: Sequence[Row]) -> Any:
-    """Solid for the largest epsilon of a policy, then ever more broken as privacy gets stricter."""
+    """Return a solid line for the largest epsilon, and more broken ones for stricter privacy."""
     levels = sorted({float(other["epsilon"]) for other in panel if other["epsilon"] is not None}, reverse=True)
     return _DASHES[0] if row["epsilon"] is None else _DASHES[levels.index(float(row["epsilon"])) % len(_DASHES)]
 
@@ -259,7 +259,7 @@ def _sheet(panels: int) -> tuple[Figure, list[Axes]]:
 
 
 def _legend(axis: Axes, order: Sequence[float]) -> None:
-    """Right of the data, from the highest curve to the lowest; ``order`` holds where each one ends."""
+    """Put the legend right of the data, highest curve first; ``order`` holds the last value of each."""
     handles, labels = axis.get_legend_handles_labels()
     ranked = sorted(range(len(labels)), key=lambda position: -order[position])
     axis.legend(

@@ -112,16 +112,16 @@ class Study:
     notes: tuple[str, ...] = field(default=())
 
     def experiment(self, line: Line, setting: str) -> Experiment:
-        """A line in a setting."""
+        """Return the experiment of one line in one setting."""
         delta = None if line.epsilon is None else PAPER_DELTA
         return Experiment(line.policy, epsilon=line.epsilon, delta=delta, **self.settings[setting])
 
     def experiments(self) -> list[Experiment]:
-        """Every line in every setting."""
+        """List the experiments of all lines in all settings."""
         return [self.experiment(line, setting) for setting in self.settings for line in self.lines]
 
     def figure(self, line: Line, setting: str) -> Figure | None:
-        """What was published for this line."""
+        """Return the published figure for a line in a setting, or None."""
         return self.figures[setting].get(line.beside or line.policy)
 
 
@@ -130,7 +130,7 @@ def _private_lines(epsilons: Sequence[float]) -> list[Line]:
 
 
 def _study(name: str, title: str, lines: list[Line], settings: Any, figures: Any, notes: tuple[str, ...] = ()) -> Study:
-    """Leave out what this build has no policy for, and say so."""
+    """Make a study of those lines whose policy is there, and name the policies that are not."""
     kept = tuple(line for line in lines if line.policy in POLICIES)
     missing = tuple(dict.fromkeys(line.policy for line in lines if line.policy not in POLICIES))
     return Study(name, title, kept, settings, figures, missing, notes)
@@ -201,7 +201,7 @@ def demo(theta_norm: float = 2.5) -> Study:
 
 
 def annotated(study: Study, rows: Sequence[Row]) -> list[Row]:
-    """Rows with their study, line and published figure; settings are recognised by what the rows hold."""
+    """Add study, line and published figure to rows, whose settings are recognised by their fields."""
     found: list[Row] = []
     for setting in study.settings:
         for line in study.lines:
@@ -222,7 +222,7 @@ def _find(experiment: Experiment, rows: Sequence[Row]) -> Row | None:
 
 
 def table(study: Study, rows: Sequence[Row]) -> Table:
-    """Ours beside the published figures, one line for each policy and epsilon."""
+    """Tabulate ours beside the published figures, one line for each policy and epsilon."""
     cells = [(line.title, *_cells(study, line, rows)) for line in study.lines]
     skipped = (f"Not in this build, left out: {', '.join(study.skipped)}.",) if study.skipped else ()
     notes = (*study.notes, *_guarantees(study), *skipped)
@@ -232,7 +232,7 @@ def table(study: Study, rows: Sequence[Row]) -> Table:
 
 
 def _columns(study: Study) -> list[str]:
-    """Three columns for each setting, narrow ones; a terminal of 80 columns has medians below means."""
+    """Return the headings of three narrow columns for each setting."""
     if len(study.settings) == 1:
         return ["published", "ours", "median"]
     halves = [setting.partition(", ") for setting in study.settings]

@@ -1,4 +1,4 @@
-"""What a run leaves behind, and the row that is made of all runs of an experiment."""
+"""Results of runs, the row that sums up all runs of an experiment, and the journal that keeps finished runs."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class RunResult:
 
 
 def curve_rounds(horizon: int) -> IntArray:
-    """The rounds after which the regret of a curve is taken, the last one included."""
+    """Return the 50 round numbers at which curves are kept, the last round included."""
     marks = np.linspace(0, horizon, CURVE_POINTS + 1).round().astype(np.int64)[1:]
     return np.maximum(marks, 1)
 
 
 def regret_curve(regrets: FloatArray) -> list[float]:
-    """Cumulative regret at the points of a curve, from the regret of every round."""
+    """Return the cumulative regret at `curve_rounds`, from the regret of every round."""
     cumulative = np.cumsum(regrets)[curve_rounds(regrets.size) - 1]
     return [float(value) for value in cumulative]
 
@@ -58,7 +58,7 @@ def described(experiment: Experiment) -> Row:
 
 
 def row(experiment: Experiment, results: list[RunResult], seed: int) -> Row:
-    """The public row of an experiment, as the command line writes it; ``results`` are in the order of runs."""
+    """Sum up an experiment in one public row; ``results`` are in the order of runs."""
     curves = np.array([result.regret_curve for result in results])
     final = curves[:, -1]
     spread = np.std(curves, axis=0, ddof=1) if len(results) > 1 else np.zeros(curves.shape[1])
@@ -100,7 +100,7 @@ def with_gains(rows: list[Row]) -> list[Row]:
 
 
 def jsonable(value: float | None) -> float | str | None:
-    """JSON has no infinity: it is written as the word ``inf``, which float() reads."""
+    """Replace infinity, which JSON does not have, by the word ``inf``, which `float` reads."""
     return "inf" if value is not None and math.isinf(value) else value
 
 
@@ -135,7 +135,7 @@ class RunJournal:
             return
 
     def find(self, experiment: Experiment, seed: int, run: int) -> RunResult | None:
-        """The result of a run that was finished earlier."""
+        """Return the result of a run that was finished earlier, or None."""
         return self._runs.get(_key(experiment, seed, run)) if self._runs else None
 
     def add(self, experiment: Experiment, seed: int, run: int, result: RunResult) -> None:

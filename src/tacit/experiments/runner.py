@@ -26,7 +26,7 @@ from tacit.typing import FloatArray, IntArray
 
 
 class Played(NamedTuple):
-    """What the rounds of one run were worth."""
+    """Regrets, rewards and cost of one run."""
 
     regrets: FloatArray
     rewards: FloatArray
@@ -124,7 +124,7 @@ def run_all(
     journal: Path | None = None,
     on_run: Callable[[Experiment], None] = lambda _: None,
 ) -> list[Row]:
-    """Rows of all experiments, in their order.  After Ctrl-C: rows of what was finished."""
+    """Run all experiments and return their rows in order; after Ctrl-C, rows of the runs that were finished."""
     kept = RunJournal(journal)
     results: dict[tuple[int, int], RunResult] = {}
     tasks = []

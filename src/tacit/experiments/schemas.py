@@ -59,7 +59,7 @@ EXAMPLES: Mapping[str, Callable[[], Schema]] = MappingProxyType(
 
 
 def load_schema(name: str) -> Schema:
-    """An example by its name, or the schema in a file that holds what `Schema.to_json` gave, as JSON."""
+    """Return an example by its name, or read a file to which `Schema.to_json` was written as JSON."""
     if name in EXAMPLES:
         return EXAMPLES[name]()
     path = Path(name)
@@ -75,5 +75,5 @@ def load_schema(name: str) -> Schema:
 
 
 def world_of(schema: Schema, arms: int | None = None) -> dict[str, Any]:
-    """The fields of an `Experiment` that follow from a schema."""
+    """Return the fields of an `Experiment` that follow from a schema."""
     return {"dim": schema.dim, "arms": offered_arms(schema, arms), "contexts": SCHEMA, "schema": schema.to_json()}

@@ -59,7 +59,7 @@ class Experiment:
         return self.theta_norm if self.theta_bound is None else self.theta_bound
 
     def digest(self) -> str:
-        """Identifies the experiment in files of finished runs; modules count with what their files hold."""
+        """Identify the experiment in files of finished runs; modules count with the contents of their files."""
         modules = [(module.name, module.digest) for module in load_modules(self.modules)]
         # Fields that came later count only where they are used, so that other experiments keep their digests.
         later: dict[str, Any] = {"theta_bound": None, "base_rate": None, "modules": [], "schema": None, "rewards": NOW}
@@ -68,15 +68,15 @@ class Experiment:
 
     @property
     def schema_digest(self) -> str:
-        """Identifies the schema in rows; its hash keys are part of it."""
+        """Digest of the schema, its hash keys included, for rows."""
         return _digest(self.schema)
 
     def features(self) -> Schema | None:
-        """The schema of users and arms, where there is one."""
+        """Return the schema of users and arms, or None."""
         return None if self.schema is None else Schema.from_json(self.schema)
 
     def environment(self) -> Environment:
-        """The environment; the one place where theta* is known."""
+        """Make the environment, the one place where theta* is known."""
         load_modules(self.modules)
         return make_environment(
             link=self.link,
@@ -90,12 +90,12 @@ class Experiment:
         )
 
     def arrivals(self) -> ArrivalKind:
-        """How rewards come."""
+        """Return the kind of arrivals of rewards."""
         load_modules(self.modules)
         return arrival_kind(self.rewards)
 
     def make_policy(self, seed: int) -> Policy:
-        """A fresh policy, told public constants only."""
+        """Make a new policy from public constants only."""
         setting = self.environment().setting
         told: dict[str, Any] = {
             "dim": self.dim,
@@ -118,13 +118,13 @@ def _digest(told: Any) -> str:
 
 
 def combinations(fixed: Mapping[str, Any], varied: Mapping[str, Sequence[Any]]) -> Iterator[Experiment]:
-    """Experiments of these fields, one for each combination of the varied ones; the last of them varies fastest."""
+    """Yield an experiment for each combination of the varied fields; the last of them varies fastest."""
     for values in product(*varied.values()):
         yield Experiment(**fixed, **dict(zip(varied, values, strict=True)))
 
 
 def for_each_epsilon(experiment: Experiment, epsilons: Sequence[float]) -> list[Experiment]:
-    """The experiment once for each epsilon when its policy is private, else once without epsilon and delta."""
+    """Return the experiment for each epsilon when its policy is private, else once without epsilon and delta."""
     load_modules(experiment.modules)
     if policy_class(experiment.policy).guarantee == "none":
         return [replace(experiment, epsilon=None, delta=None)]

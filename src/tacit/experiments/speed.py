@@ -92,7 +92,7 @@ def whole_run(experiment: Experiment, seconds: float = math.inf) -> Run:
 
 
 def _process_peak() -> int:
-    """Largest memory of this process so far, compiler and all; 0 where the system does not tell."""
+    """Return the peak memory of this process; 0 where the system does not say."""
     try:
         import resource
     except ImportError:
@@ -126,7 +126,7 @@ def _horizon(row: Row) -> str:
 
 
 def table(rows: Sequence[Row], before: Mapping[str, float]) -> Table:
-    """Cost, ratio to the floor, latency and memory; ``before`` holds earlier costs by `identity`."""
+    """Tabulate cost, latency and memory; ``before`` holds earlier costs by `identity`."""
     cells = [
         (
             row["policy"],
@@ -157,7 +157,7 @@ def table(rows: Sequence[Row], before: Mapping[str, float]) -> Table:
 
 
 def growth(rows: Sequence[Row]) -> list[str]:
-    """How cost grows with d, as a fitted power, and with T, as a ratio; one sentence each.
+    """Say how cost grows with d, as a fitted power, and with T, as a ratio; one sentence each.
 
     Runs that were cut stay out: their mean cost is that of early rounds, which differ from later ones.
     """
@@ -197,12 +197,12 @@ def exponent(costs: Mapping[int, float]) -> float | None:
 
 
 def identity(row: Row) -> str:
-    """What makes two measurements comparable."""
+    """Name a measurement by what must agree for two of them to be compared."""
     return "/".join(str(row[key]) for key in ("policy", "epsilon", "link", "dim", "arms", "horizon"))
 
 
 def machine() -> dict[str, str | int]:
-    """What the figures depend on beyond the code."""
+    """Describe the machine that measurements were made on."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count() or 1,

@@ -73,7 +73,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def number(value: float) -> str:
-    """Four digits or so, without an exponent."""
+    """Write a number with about four digits and no exponent."""
     if abs(value) >= 100:
         return f"{value:.0f}"
     return f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
@@ -101,7 +101,7 @@ def _digits(row: Row) -> int:
 
 
 def epsilon_text(value: float | str | None) -> str:
-    """The privacy parameter as text; a dash for policies without privacy."""
+    """Write epsilon, or a dash for policies without privacy."""
     return "-" if value is None else f"{float(value):g}"
 
 
@@ -128,18 +128,18 @@ def simulation(rows: Sequence[Row]) -> Table:
 
 
 def norm_text(row: Row) -> str:
-    """The length of theta*, and what policies were told of it where that differs."""
+    """Write the length of theta*, and the bound that policies got where it differs."""
     told = "" if row["theta_bound"] == row["theta_norm"] else f" (policies are told {row['theta_bound']:g})"
     return f"S = {row['theta_norm']:g}{told}"
 
 
 def base_text(row: Row) -> str:
-    """The base rate, where one is told."""
+    """Write the base rate where there is one."""
     return f", base rate {row['base_rate']:g}" if "base_rate" in row else ""
 
 
 def rewards_text(row: Row) -> str:
-    """How rewards come, where not at once."""
+    """Write the kind of arrivals where rewards do not come at once."""
     return f", rewards {row['rewards']}" if "rewards" in row else ""
 
 
