@@ -23,7 +23,8 @@ class PointBelief(NamedTuple):
 
     def scores(self, rows: FloatArray) -> FloatArray:
         """<x, theta> of each row, shape (M,)."""
-        return np.asarray(rows.dot(self.theta))
+        scores: FloatArray = rows.dot(self.theta)
+        return scores
 
     def variances(self, rows: FloatArray) -> FloatArray:
         """Variance of each score; NaN, since it is not known."""
@@ -46,11 +47,13 @@ class GaussianBelief(NamedTuple):
 
     def scores(self, rows: FloatArray) -> FloatArray:
         """<x, theta> of each row, shape (M,)."""
-        return np.asarray(rows.dot(self.theta))
+        scores: FloatArray = rows.dot(self.theta)
+        return scores
 
     def variances(self, rows: FloatArray) -> FloatArray:
         """Variance of each score."""
-        return np.asarray(np.vecdot(rows.dot(self.covariance), rows))
+        variances: FloatArray = np.vecdot(rows.dot(self.covariance), rows)
+        return variances
 
     def at(self, row: FloatArray) -> tuple[float, float]:
         """Score of one row, and its variance."""
@@ -120,4 +123,5 @@ def most_promising(belief: AnyBelief, contexts: FloatArray) -> IntArray:
     variances = np.maximum(belief.variances(rows), _ZERO)
     promise = np.sqrt(variances, out=variances)
     promise += belief.scores(rows)
-    return np.asarray(promise.reshape(users, arms).argmax(1))
+    best: IntArray = promise.reshape(users, arms).argmax(1)
+    return best

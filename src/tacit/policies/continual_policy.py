@@ -53,7 +53,7 @@ class ContinualPolicy(PrivatePolicy):
 
     config_type: ClassVar[type[Config]] = ContinualConfig
     config: ContinualConfig
-    chooses_by_releases: ClassVar[bool] = True
+    _chooses_by_releases: ClassVar[bool] = True
 
     @abstractmethod
     def _plan(self, horizon: int) -> ContinualRelease:

@@ -156,7 +156,7 @@ class StreamGLM(ContinualPolicy):
         return best_row(*bounds, share=float(np.max(np.diff(self.support.starts))) / self.support.dim)
 
     @property
-    def structure(self) -> Support | None:
+    def _structure(self) -> Support | None:
         return None if self.support.dense else self.support
 
     @property
@@ -172,7 +172,7 @@ class StreamGLM(ContinualPolicy):
 
     @property
     def memo_size(self) -> int:
-        return self.row_size + 1
+        return self._row_size + 1
 
     def _plan(self, horizon: int) -> ContinualRelease:
         row, dim = self._row, self.setting.dim
