@@ -68,7 +68,7 @@ def unit(rng: np.random.Generator, *shape: int) -> FloatArray:
 
 def allowed(policy: PrivatePolicy, vectors: FloatArray) -> FloatArray:
     """The same, each as long as before, within one block where the policy was told that arms fill one only."""
-    support = policy._structure
+    support = policy.structure
     if support is None:
         return vectors
     strongest = np.argmax(np.add.reduceat(vectors * vectors, support.starts[:-1], axis=-1), axis=-1)
@@ -203,8 +203,8 @@ def candidates(
     along = theta if np.linalg.norm(theta) > 0.0 else np.eye(policy.setting.dim)[0]
     along = allowed(policy, along / np.linalg.norm(along))
     across = rng.standard_normal(along.size)
-    if policy._structure is not None:
-        blocks = policy._structure.block_of
+    if policy.structure is not None:
+        blocks = policy.structure.block_of
         across = np.where(blocks == blocks[int(np.argmax(np.abs(along)))], across, 0.0)
     across -= (across @ along) * along
     if np.linalg.norm(across) > 0.0:

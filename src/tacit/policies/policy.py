@@ -139,7 +139,7 @@ class Policy(ABC):
         if self.config.link not in self.links and self.config.link in LINK_NAMES:
             raise InvalidInput(f"{self.name} supports the links {', '.join(self.links)}, not {self.config.link!r}")
         self.setting: Setting = self._make_setting()
-        self._arms = ArmForm(self.setting, self._structure, self.config.features)
+        self._arms = ArmForm(self.setting, self.structure, self.config.features)
         self._row_size = self._arms.size  # numbers that steps are given for an arm
         self.randomness = self._make_randomness() if randomness is None else randomness
         self.publisher: Publisher = DIRECT
@@ -193,7 +193,7 @@ class Policy(ABC):
         """Do what must be done before the first decision, with the state in place."""
 
     @property
-    def _structure(self) -> Support | None:
+    def structure(self) -> Support | None:
         """Which features can be nonzero together, where steps take compact rows; None where they take all of d."""
         return None
 

@@ -156,7 +156,7 @@ class StreamGLM(ContinualPolicy):
         return best_row(*bounds, share=float(np.max(np.diff(self.support.starts))) / self.support.dim)
 
     @property
-    def _structure(self) -> Support | None:
+    def structure(self) -> Support | None:
         return None if self.support.dense else self.support
 
     @property
