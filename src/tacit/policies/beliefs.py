@@ -6,6 +6,7 @@ Beliefs of private policies are made of releases.  What follows from them for a 
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +38,11 @@ class PointBelief(NamedTuple):
         return np.full(self.theta.size, math.nan)
 
 
+@cache
+def _ones(size: int) -> FloatArray:
+    return np.ones(size)
+
+
 class GaussianBelief(NamedTuple):
     """An estimate and its covariance."""
 
@@ -49,7 +55,9 @@ class GaussianBelief(NamedTuple):
 
     def variances(self, rows: FloatArray) -> FloatArray:
         """Variance of each score."""
-        return np.asarray(np.vecdot(rows.dot(self.covariance), rows))
+        products = rows.dot(self.covariance)
+        products *= rows
+        return np.asarray(products.dot(_ones(self.theta.size)))  # faster than many short inner products
 
     def at(self, row: FloatArray) -> tuple[float, float]:
         """Score of one row, and its variance."""
