@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +40,11 @@ class PointBelief(NamedTuple):
         return np.full(self.theta.size, math.nan)
 
 
+@cache
+def _ones(size: int) -> FloatArray:
+    return np.ones(size)
+
+
 class GaussianBelief(NamedTuple):
     """An estimate and its covariance."""
 
@@ -52,7 +58,9 @@ class GaussianBelief(NamedTuple):
 
     def variances(self, rows: FloatArray) -> FloatArray:
         """Variance of each score."""
-        variances: FloatArray = np.vecdot(rows.dot(self.covariance), rows)
+        products = rows.dot(self.covariance)
+        products *= rows
+        variances: FloatArray = products.dot(_ones(self.theta.size))  # faster than many short inner products
         return variances
 
     def at(self, row: FloatArray) -> tuple[float, float]:

@@ -226,7 +226,8 @@ class Policy(ABC):
 
     def _close(self, noise: FloatArray, users: int) -> bool:
         """Release what is due before the decisions of ``users``; whether anything is new.  True without a stream."""
-        return True
+        stream = getattr(self._state, "stream", None)
+        return True if stream is None else self.publisher.leaf(stream, noise, users)
 
     def _learn(self, memo: FloatArray, reward: float) -> None:
         """Take in one admitted reward."""
