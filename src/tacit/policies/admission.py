@@ -304,7 +304,7 @@ def remember_rows(contexts: FloatArray, arms: IntArray, memos: FloatArray, width
     size = contexts.shape[2]
     if arms.size == 1:
         row = contexts[0, arms[0]]
-        values = row[:width]
+        values = row if width is None else row[:width]
         if values.dot(values) <= 1.0:
             memos[0, :size] = row
             return memos[:, :size]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,8 @@ class PointBelief(NamedTuple):
 
     def scores(self, rows: FloatArray) -> FloatArray:
         """<x, theta> of each row, shape (M,)."""
-        return np.asarray(rows.dot(self.theta))
+        scores: FloatArray = rows.dot(self.theta)
+        return scores
 
     def variances(self, rows: FloatArray) -> FloatArray:
         """Variance of each score; NaN, since it is not known."""
@@ -38,6 +40,11 @@ class PointBelief(NamedTuple):
         return np.full(self.theta.size, math.nan)
 
 
+@cache
+def _ones(size: int) -> FloatArray:
+    return np.ones(size)
+
+
 class GaussianBelief(NamedTuple):
     """An estimate and its covariance."""
 
@@ -46,11 +53,15 @@ class GaussianBelief(NamedTuple):
 
     def scores(self, rows: FloatArray) -> FloatArray:
         """<x, theta> of each row, shape (M,)."""
-        return np.asarray(rows.dot(self.theta))
+        scores: FloatArray = rows.dot(self.theta)
+        return scores
 
     def variances(self, rows: FloatArray) -> FloatArray:
         """Variance of each score."""
-        return np.asarray(np.vecdot(rows.dot(self.covariance), rows))
+        products = rows.dot(self.covariance)
+        products *= rows
+        variances: FloatArray = products.dot(_ones(self.theta.size))  # faster than many short inner products
+        return variances
 
     def at(self, row: FloatArray) -> tuple[float, float]:
         """Score of one row, and its variance."""
@@ -120,4 +131,5 @@ def most_promising(belief: AnyBelief, contexts: FloatArray) -> IntArray:
     variances = np.maximum(belief.variances(rows), _ZERO)
     promise = np.sqrt(variances, out=variances)
     promise += belief.scores(rows)
-    return np.asarray(promise.reshape(users, arms).argmax(1))
+    best: IntArray = promise.reshape(users, arms).argmax(1)
+    return best

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.policies.admission import remember_rows
 from tacit.policies.baselines._ridge import (
     add_to_inverse,
     choose_optimistic,
     inverse_or_keep,
+    remember_arms,
     ruled_out,
     scores,
     squared_spreads,
@@ -52,9 +52,9 @@ def test_one_user_is_one_of_many() -> None:
         assert choose_optimistic(contexts[user : user + 1], theta, inverse, 0.4, memo)[0] == together[user]
         np.testing.assert_array_equal(memo[0], memos[user])
     longer = 1.5 * contexts  # as after a rounding error, though a large one
-    remember_rows(longer, together, memos)
+    remember_arms(longer, together, memos)
     for user in range(USERS):
-        remember_rows(longer[user : user + 1], together[user : user + 1], memo)
+        remember_arms(longer[user : user + 1], together[user : user + 1], memo)
         np.testing.assert_array_equal(memo[0], memos[user])
     lengths = np.linalg.norm(memos, axis=1)
     assert np.all(lengths <= 1.0)

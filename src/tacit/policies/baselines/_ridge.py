@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
 
-from tacit.policies.admission import remember_rows
+from tacit.policies.admission import chosen_rows, into_unit_ball
 from tacit.typing import BoolArray, Count, FloatArray, IntArray
 
 
@@ -66,7 +66,7 @@ def choose_optimistic(
 ) -> IntArray:
     """Choose the arm of the largest `optimistic_scores` for each of N users; memos are the features of their arms."""
     arms: IntArray = optimistic_scores(contexts, theta, inverse, width).argmax(axis=1)
-    remember_rows(contexts, arms, memos)
+    remember_arms(contexts, arms, memos)
     return arms
 
 
@@ -80,3 +80,8 @@ def ruled_out(score: FloatArray, reach: FloatArray, out: BoolArray | None = None
         lower[out] = upper[out] = -np.inf
     below: BoolArray = upper < lower.max(axis=1, keepdims=True)
     return below if out is None else below | out
+
+
+def remember_arms(contexts: FloatArray, arms: IntArray, memos: FloatArray) -> None:
+    """Write the features of each user's arm to the front of its memo, scaled into the unit ball."""
+    memos[:, : contexts.shape[2]] = into_unit_ball(chosen_rows(contexts, arms))

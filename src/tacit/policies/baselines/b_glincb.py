@@ -25,10 +25,9 @@ from tacit.design.g_optimal import g_optimal_designs
 from tacit.glm.likelihood import weighted_outers
 from tacit.glm.links import Link
 from tacit.glm.rows import RowBuffer, Selection, append_rows, make_room, make_rows, selected
-from tacit.policies.admission import remember_rows
 from tacit.policies.baselines._config import scale_option
 from tacit.policies.baselines._fitting import MARK, refit
-from tacit.policies.baselines._ridge import inverse_or_keep, ruled_out, scores, squared_spreads
+from tacit.policies.baselines._ridge import inverse_or_keep, remember_arms, ruled_out, scores, squared_spreads
 from tacit.policies.clock import NO_END, Span
 from tacit.policies.config import Config, at_least, configuration, option
 from tacit.policies.policy import Policy
@@ -136,7 +135,7 @@ def choose(state: BatchState, contexts: FloatArray, coins: FloatArray, memos: Fl
     reached /= reached[:, -1:]
     arms: IntArray = (reached > coins).argmax(axis=1)
     coins[:, 0] = weights[np.arange(arms.size), arms]
-    remember_rows(contexts, arms, memos)
+    remember_arms(contexts, arms, memos)
     memos[:, MARK] = state.finished[()]
     return np.asarray(arms)
 
@@ -178,7 +177,7 @@ class BatchedGlinCB(Policy):
     steps = Steps(choose, learn, advance, make_room)
     coin_count = 1
     states_propensity = True
-    chooses_by_releases = True
+    _chooses_by_releases = True
 
     @property
     def memo_size(self) -> int:

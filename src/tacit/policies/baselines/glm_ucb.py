@@ -22,10 +22,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tacit.glm.rows import RowBuffer, append_rows, make_room, make_rows
-from tacit.policies.admission import remember_rows
 from tacit.policies.baselines._config import DimRidgeConfig, RefittedConfig, scale_option
 from tacit.policies.baselines._fitting import FitConstants, refit_as_rows_grow
-from tacit.policies.baselines._ridge import add_to_inverse, scores, squared_spreads
+from tacit.policies.baselines._ridge import add_to_inverse, remember_arms, scores, squared_spreads
 from tacit.policies.config import configuration
 from tacit.policies.policy import Policy
 from tacit.policies.steps import Steps
@@ -78,7 +77,7 @@ def choose(state: GlmUcbState, contexts: FloatArray, coins: FloatArray, memos: F
     """Choose the arm of the largest mu(<x, theta>) + rho(t) ||x||_{M_t^-1} for each of N users."""
     means = state.fit.link.mean(scores(contexts, state.theta))
     arms: IntArray = (means + width(state) * np.sqrt(squared_spreads(contexts, state.inverse))).argmax(axis=1)
-    remember_rows(contexts, arms, memos)
+    remember_arms(contexts, arms, memos)
     return np.asarray(arms)
 
 

@@ -12,9 +12,8 @@ import numpy as np
 
 from tacit._validate import positive
 from tacit.glm.rows import RowBuffer, append_rows, make_room, make_rows
-from tacit.policies.admission import remember_rows
 from tacit.policies.baselines._fitting import FitConstants, refit_as_rows_grow
-from tacit.policies.baselines._ridge import scores
+from tacit.policies.baselines._ridge import remember_arms, scores
 from tacit.policies.config import Config, configuration, option
 from tacit.policies.policy import Policy
 from tacit.policies.steps import Steps
@@ -48,7 +47,7 @@ class GreedyState(NamedTuple):
 def choose(state: GreedyState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
     """Choose the arm of the largest score for each of N users."""
     arms: IntArray = scores(contexts, state.theta).argmax(axis=1)
-    remember_rows(contexts, arms, memos)
+    remember_arms(contexts, arms, memos)
     return np.asarray(arms)
 
 

@@ -139,7 +139,7 @@ class LocalGLM(PrivatePolicy):
     state: LocalState
     coin_count = 1
     states_propensity = True
-    noise_for_each = True
+    _noise_for_each = True
     steps = Steps(choose, learn, advance)
 
     @property

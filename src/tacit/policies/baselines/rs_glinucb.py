@@ -25,12 +25,12 @@ from tacit._validate import positive, real
 from tacit.errors import InvalidInput
 from tacit.glm.links import Link
 from tacit.glm.rows import ALL_ROWS, RowBuffer, append_rows, make_room, make_rows
-from tacit.policies.admission import remember_rows
 from tacit.policies.baselines._config import ConfidenceConfig, scale_option
 from tacit.policies.baselines._fitting import MARK, refit, refit_due
 from tacit.policies.baselines._ridge import (
     add_to_inverse,
     optimistic_scores,
+    remember_arms,
     ruled_out,
     scores,
     squared_spreads,
@@ -154,7 +154,7 @@ def choose(state: RsState, contexts: FloatArray, coins: FloatArray, memos: Float
     if any(explores.tolist()):
         least_known = variances.shape[1] - 1 - variances[:, ::-1].argmax(axis=1)  # the last one of those known alike
         arms = np.where(explores, least_known, arms)
-    remember_rows(contexts, arms, memos)
+    remember_arms(contexts, arms, memos)
     memos[:, MARK] = EXPLORED * explores
     return arms
 

@@ -44,7 +44,7 @@ class UniformRandom(Policy):
     coin_count = 1
     states_propensity = True
     steps = Steps(choose, learn, idle)
-    chooses_by_releases = True  # or by nothing at all
+    _chooses_by_releases = True  # or by nothing at all
 
     def _next_span(self) -> Span:
         return Span(NO_END, 0, 0.0, rare=True)
