@@ -30,10 +30,10 @@ def refit_due(count: int, fitted: Count, growth: float) -> bool:
 
     A fit costs a pass over all rows, so a fixed fraction keeps the cost per round flat: 1 / growth passes over a row.
     """
-    before = int(fitted[()])
-    if count < before + max(1.0, growth * before):
+    now, before = int(count), int(fitted[()])
+    if now < before + max(1.0, growth * before):
         return False
-    fitted[()] = count
+    fitted[()] = now
     return True
 
 

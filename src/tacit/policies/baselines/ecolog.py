@@ -35,14 +35,16 @@ from tacit._validate import positive
 from tacit.glm.links import Link
 from tacit.linalg.ball import into_ball, into_ball_by_metric, norm
 from tacit.policies.baselines._config import ConfidenceConfig, scale_option
-from tacit.policies.baselines._ridge import add_outer, add_to_inverse, choose_optimistic
+from tacit.policies.baselines._ridge import add_outer, choose_optimistic
 from tacit.policies.config import configuration, option
 from tacit.policies.policy import Policy
 from tacit.policies.steps import ArraySteps, idle, in_turn
 from tacit.typing import Count, FloatArray, IntArray, Number, count, number
 
 _TOLERANCE = 1e-10
-"""A step has settled when no coordinate moves by more than this."""
+"""A step in the ball has settled when no coordinate moves by more than this."""
+_LINE_TOLERANCE = 1e-15
+"""Error at which a step on a line has settled."""
 _LINE_STEPS = 60
 """Newton steps on a line at the most; halving the bracket so often reaches the tolerance by itself."""
 _BALL_STEPS = 30
@@ -110,7 +112,8 @@ def line_of(state: EcologState, x: FloatArray) -> Line:
 def _share(link: Link, line: Line, pull: float, trials: float, hits: float) -> float:
     """Find the root s of ``pull * s + trials * mu(z + s * spread) - hits``, which increases in s.
 
-    Newton's method, kept within a bracket of the root.
+    Newton's method, kept within a bracket of the root.  A step leaves an error of at most spread * step^2, since
+    abs(mu'') <= mu' for logistic rewards: the last step needs no look at where it ends.
     """
     mean, derivative, z, spread = link.mean_at, link.derivative_at, line.z, line.spread
     low, high, s = (hits - trials) / pull, hits / pull, 0.0
@@ -122,7 +125,7 @@ def _share(link: Link, line: Line, pull: float, trials: float, hits: float) -> f
         else:
             low = s
         step = value / (pull + trials * spread * derivative(at))
-        if abs(step) <= _TOLERANCE:
+        if spread * step * step <= _LINE_TOLERANCE:
             return s - step
         s = s - step if low < s - step < high else 0.5 * (low + high)
     return s
@@ -192,7 +195,7 @@ def learn_one(state: EcologState, x: FloatArray, reward: float) -> None:
     gain = link.antiderivative_at(z_middle) - link.antiderivative_at(z) - reward * (z_middle - z)
     radius = 2.0 * (1.0 + state.constants.theta_bound) * gain - float(step.dot(state.matrix).dot(step))
     add_outer(state.matrix, x, curvature)
-    add_to_inverse(state.inverse, x, curvature)
+    add_outer(state.inverse, line.image, -curvature / (1.0 + curvature * line.spread))  # Sherman and Morrison
     state.theta[:] = moved
     state.radius_from_data[()] += radius
     state.rewards[()] += 1

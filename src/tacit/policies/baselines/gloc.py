@@ -19,7 +19,7 @@ import numpy as np
 from tacit.glm.links import Link
 from tacit.linalg.ball import into_ball_by_metric
 from tacit.policies.baselines._config import DimRidgeConfig, scale_option
-from tacit.policies.baselines._ridge import add_outer, add_to_inverse, choose_optimistic
+from tacit.policies.baselines._ridge import add_outer, choose_optimistic
 from tacit.policies.config import configuration
 from tacit.policies.policy import Policy
 from tacit.policies.steps import ArraySteps, idle, in_turn
@@ -91,16 +91,18 @@ def choose(state: GlocState, contexts: FloatArray, coins: FloatArray, memos: Flo
 def learn_one(state: GlocState, x: FloatArray, reward: float) -> None:
     """Take in a reward: move the learner by a Newton step, and the regression by the learner's prediction."""
     constants, convexity = state.constants, state.constants.convexity
-    z = float(x.dot(state.theta))
+    z, image = float(x.dot(state.theta)), state.inverse.dot(x)
+    spread = float(image.dot(x))
+    shrink = 1.0 / (1.0 + spread)  # the new inverse takes x to shrink * image (Sherman and Morrison)
     slope = constants.link.mean_at(z) - reward
     add_outer(state.matrix, x, 1.0)
-    add_to_inverse(state.inverse, x, 1.0)
-    image = state.inverse.dot(x)
+    add_outer(state.inverse, image, -shrink)
     state.moment[:] += z * x
     state.center[:] = state.inverse.dot(state.moment)
-    state.theta[:] = into_ball_by_metric(state.theta - slope / convexity * image, constants.theta_bound, state.matrix)
+    moved = state.theta - (slope / convexity * shrink) * image
+    state.theta[:] = into_ball_by_metric(moved, constants.theta_bound, state.matrix)
     # Theorem 3: what the Newton step can have lost against the best fixed theta.
-    state.regret_bound[()] += 0.5 / convexity * slope * slope * float(image.dot(x))
+    state.regret_bound[()] += 0.5 / convexity * slope * slope * (shrink * spread)
     state.squares[()] += z * z
 
 

@@ -147,13 +147,11 @@ def advance(state: RsState, fresh: bool, users: int) -> int:
 
 def choose(state: RsState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
     """Choose the least known arm where criterion I asks for it, else an optimistic one, for each of N users."""
-    constants, log = state.constants, log_term(state)
-    variances = squared_spreads(contexts, state.explored_inverse)
-    explores = variances.max(axis=1) >= 1.0 / (constants.trigger * log)
-    arms = _optimistic(state, contexts, variances, math.sqrt(log))
-    if any(explores.tolist()):
-        least_known = variances.shape[1] - 1 - variances[:, ::-1].argmax(axis=1)  # the last one of those known alike
-        arms = np.where(explores, least_known, arms)
+    log, variances = log_term(state), squared_spreads(contexts, state.explored_inverse)
+    explores = variances.max(axis=1) >= 1.0 / (state.constants.trigger * log)
+    arms = variances.shape[1] - 1 - variances[:, ::-1].argmax(axis=1)  # the last one of those known alike
+    if not all(explores.tolist()):
+        arms = np.where(explores, arms, _optimistic(state, contexts, variances, math.sqrt(log)))
     remember_arms(contexts, arms, memos)
     memos[:, MARK] = EXPLORED * explores
     return arms
