@@ -46,7 +46,7 @@ def test_the_paths_of_a_decision_and_a_reward_are_as_drawn() -> None:
     policy = tacit.make_policy("stream-glm", dim=3, horizon=100, epsilon=1.0, delta=1e-6, seed=1)
     for _ in range(400):  # whatever happens once has happened
         policy.update(policy.select(np.eye(3)), 1.0)
-    while policy._ticks_left <= 0:  # the next decision is one in the middle of a leaf, as most are
+    while policy._clock.ticks_left <= 0:  # the next decision is one in the middle of a leaf, as most are
         policy.update(policy.select(np.eye(3)), 1.0)
     assert not leaf_is_due(policy.state.stream)
     decisions: list[tacit.Decision] = []

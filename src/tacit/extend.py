@@ -8,16 +8,16 @@ private policies ``tacit audit``.
 from tacit._validate import finite, nonnegative, positive, probability, share
 from tacit.environments import NEVER, Block, register_arrivals, register_environment
 from tacit.glm.links import ClickLink, Link, register_link
+from tacit.glm.rows import RowBuffer, append_rows, make_room, make_rows
 from tacit.linalg.packing import packed_outers, packed_size, unpacked
-from tacit.policies.arms import chosen_rows, into_unit_ball
+from tacit.policies.admission import chosen_rows, into_unit_ball
 from tacit.policies.batch_policy import BatchPolicy
 from tacit.policies.config import Config, PrivateConfig, at_least, configuration, one_of, option, truth
 from tacit.policies.continual_policy import ContinualConfig, ContinualPolicy
 from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import register_policy
-from tacit.policies.row_policy import RowPolicy
-from tacit.policies.steps import ArraySteps
+from tacit.policies.steps import Steps
 from tacit.policies.sum_policy import Contribution, SumPolicy, standard_normals
 from tacit.privacy.continual import (
     ContinualRelease,
@@ -32,7 +32,6 @@ from tacit.typing import Count, FloatArray, IntArray, Number, Secret, count, num
 
 __all__ = [
     "NEVER",
-    "ArraySteps",
     "BatchPolicy",
     "Block",
     "ClickLink",
@@ -50,10 +49,12 @@ __all__ = [
     "Policy",
     "PrivateConfig",
     "PrivatePolicy",
-    "RowPolicy",
+    "RowBuffer",
     "Secret",
+    "Steps",
     "Stream",
     "SumPolicy",
+    "append_rows",
     "at_least",
     "chosen_rows",
     "configuration",
@@ -62,6 +63,8 @@ __all__ = [
     "count",
     "finite",
     "into_unit_ball",
+    "make_room",
+    "make_rows",
     "nonnegative",
     "number",
     "one_of",

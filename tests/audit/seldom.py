@@ -8,13 +8,13 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tacit.extend import (
-    ArraySteps,
     Count,
     FloatArray,
     IntArray,
     PrivateConfig,
     PrivatePolicy,
     Secret,
+    Steps,
     at_least,
     chosen_rows,
     configuration,
@@ -74,7 +74,7 @@ class Seldom(PrivatePolicy):
     guarantee: ClassVar[Model] = "joint"
     config_type = SeldomConfig
     config: SeldomConfig
-    steps = ArraySteps(_choose, _learn, _advance)
+    steps = Steps(_choose, _learn, _advance)
 
     def _make_state(self) -> SeldomState:
         dim, config = self.setting.dim, self.config

@@ -23,11 +23,11 @@ from tacit.audit.contracts import (
     the_same_releases_look_the_same,
     users_do_not_depend_on_each_other,
 )
-from tacit.policies.arms import chosen_rows
+from tacit.policies.admission import chosen_rows
 from tacit.policies.config import configuration, option
 from tacit.policies.continual_policy import ContinualConfig, ContinualPolicy
 from tacit.policies.registry import POLICIES
-from tacit.policies.steps import ArraySteps
+from tacit.policies.steps import Steps
 from tacit.privacy.continual import ContinualRelease, Stream, close_leaf, contribute, plan_release
 from tacit.privacy.report import Model
 from tacit.typing import FloatArray, IntArray
@@ -145,7 +145,7 @@ class Faulty(ContinualPolicy):
     guarantee: ClassVar[Model] = "joint"
     config_type = FaultyConfig
     config: FaultyConfig
-    steps = ArraySteps(_choose, _learn, _advance)
+    steps = Steps(_choose, _learn, _advance)
 
     @property
     def memo_size(self) -> int:

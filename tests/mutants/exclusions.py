@@ -28,8 +28,8 @@ from tacit._validate import integer_at_least
 from tacit.audit.rehearsal import audited_policy
 from tacit.errors import InvalidInput
 from tacit.policies.joint import JointGLM
+from tacit.policies.log import DIRECT, Publisher
 from tacit.policies.private_policy import PrivatePolicy
-from tacit.policies.publisher import DIRECT, Publisher
 from tacit.policies.state import flatten, public_part
 from tacit.privacy.continual import Stream, close_leaf, exact_release, is_used_up, leaf_is_due
 from tacit.privacy.noise import ExactNoise, Shape
@@ -270,7 +270,7 @@ class _Moment:
 
     def bring_back(self, policy: PrivatePolicy) -> None:
         """Make the policy what it was."""
-        policy.state, policy._ticks_left = self._state, 0
+        policy.state, policy._clock.ticks_left = self._state, 0
         for path, array in flatten(policy.state).items():
             array[...] = self._arrays[path]
         policy.randomness = replace(policy.randomness, coins=deepcopy(self._coins))

@@ -13,15 +13,15 @@ import numpy as np
 from tacit.errors import CannotMark
 from tacit.estimation import plan, sensitivity
 from tacit.estimation.newton import NoisyNewton
-from tacit.policies import admission, arm_forms, continual_policy, one_life, persistence, policy
+from tacit.policies import admission, clock, continual_policy, one_life, persistence, policy
 from tacit.policies.baselines.joint_linucb import JointLinUcb
 from tacit.policies.batch_policy import BatchPolicy
 from tacit.policies.batches import CLOSE, OPEN
 from tacit.policies.continual_policy import ContinualPolicy
 from tacit.policies.joint import JointGLM
 from tacit.policies.joint import policy as joint_policy
+from tacit.policies.log import Publisher
 from tacit.policies.private_policy import PrivatePolicy
-from tacit.policies.publisher import Publisher
 from tacit.privacy import continual, noise
 from tacit.privacy.discrete_gaussian import discrete_gaussian
 from tacit.privacy.geometric import GeometricLeaves, leaf_weight, noise_steps
@@ -159,7 +159,7 @@ def last_leafs_noise() -> tuple[Change, ...]:
 
 def played_noise_short() -> tuple[Change, ...]:
     """Ticks of ``play`` have half of their noise: what the audit sees of ``select`` is not what simulations do."""
-    play, tick, playing = policy.Policy.play, policy.Policy._tick, list[bool]()
+    play, release, playing = policy.Policy.play, clock.release, list[bool]()
 
     def played(self: Any, contexts: Any, rewards: Any) -> Any:
         playing.append(True)
@@ -168,10 +168,10 @@ def played_noise_short() -> tuple[Change, ...]:
         finally:
             playing.pop()
 
-    def ticked(self: Any, draws: FloatArray, users: int, counted: int) -> None:
-        tick(self, np.rint(0.5 * draws) if playing else draws, users, counted)
+    def released(self: Any, draws: FloatArray, users: int, counted: int) -> None:
+        release(self, np.rint(0.5 * draws) if playing else draws, users, counted)
 
-    return (policy.Policy, "play", played), (policy.Policy, "_tick", ticked)
+    return (policy.Policy, "play", played), (clock, "release", released)
 
 
 def opposite_noise() -> tuple[Change, ...]:
@@ -310,12 +310,12 @@ class NoLock(AbstractContextManager[None]):
     def __exit__(self, *error: object) -> None:
         """Nothing to release: no thread waits."""
 
-    def _is_owned(self) -> bool:
+    def locked(self) -> bool:
         return False
 
 
 def unlocked() -> tuple[Change, ...]:
-    return ((one_life, "make_lock", NoLock),)
+    return (one_life, "make_lock", NoLock), (one_life, "make_running", NoLock)
 
 
 def mark_given_up() -> tuple[Change, ...]:
@@ -350,7 +350,7 @@ def batch_refused() -> tuple[Change, ...]:
             raise error
         return block, refused
 
-    return ((arm_forms, "admit_users", admit),)
+    return ((admission, "admit_users", admit),)
 
 
 def dominance_short() -> tuple[Change, ...]:

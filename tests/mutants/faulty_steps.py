@@ -8,15 +8,15 @@ import numpy as np
 
 from tacit.audit.worlds import copied
 from tacit.policies.baselines.joint_linucb import JointLinUcb
-from tacit.policies.steps import ArraySteps
+from tacit.policies.steps import Steps
 from tacit.policies.stream import StreamGLM
 from tacit.policies.stream.steps import StreamState
 from tacit.privacy.continual import StreamConstants
 from tacit.typing import FloatArray, IntArray
 
 
-def _right(policy: Any) -> ArraySteps:
-    steps: ArraySteps = policy.steps
+def _right(policy: Any) -> Steps:
+    steps: Steps = policy.steps
     return steps
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tacit.errors import InvalidInput
 from tacit.policies.baselines.local_glm import LocalConstants, LocalGLM
-from tacit.policies.publisher import Publisher
+from tacit.policies.log import Publisher
 from tacit.policies.registry import make_policy
 from tacit.privacy import continual
 from tacit.privacy.noise import ExactNoise

@@ -16,11 +16,11 @@ import pytest
 import tacit
 import tacit.errors
 from tacit.errors import InvalidInput, OneLife
-from tacit.policies import continual_policy, persistence
+from tacit.policies import clock, continual_policy, persistence
 from tacit.policies.baselines.shuffle_linucb import ShuffleLinUcb
 from tacit.policies.decision import Decision
+from tacit.policies.log import Publisher
 from tacit.policies.policy import Policy
-from tacit.policies.publisher import Publisher
 from tacit.policies.shuffle import ShuffleGLM
 from tacit.privacy.continual import leaf_is_due, start_epoch
 from tacit.shuffle.messages import Aggregate
@@ -154,7 +154,7 @@ def test_a_leaf_whose_tick_was_interrupted_gets_noise_of_its_own(name: str, monk
     while not leaf_is_due(policy.state.stream):
         policy.update(policy.select(contexts), 1.0)
     closed = int(policy.state.stream.closed[()])
-    monkeypatch.setattr(Policy, "_tick", _failing(Policy._tick))
+    monkeypatch.setattr(clock, "release", _failing(clock.release))
     with pytest.raises(Interrupted):
         policy.select(contexts)
     assert int(policy.state.stream.closed[()]) == closed

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.policies.notices import bound_notices, horizon_notices
-from tacit.policies.private_policy import PrivatePolicy
+from tacit.policies.private_policy import PrivatePolicy, bound_notices, horizon_notices
 from tacit.policies.stream import StreamGLM
 from tests.contracts.policies import ARMS, DIM, HORIZON, PRIVATE, make_private, rounds
 

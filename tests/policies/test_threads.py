@@ -45,6 +45,7 @@ def test_the_same_with_noise(name: str) -> None:
 def test_without_the_lock_the_same_threads_find_rows_and_ticks_miscounted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above can fail.  One try has found hundreds of faults each time; ten tries are patience, not luck."""
     monkeypatch.setattr(one_life, "make_lock", NoLock)
+    monkeypatch.setattr(one_life, "make_running", NoLock)
     faults: list[str] = []
     for seed in range(10):
         faults += threads.storm("stream-glm", threads=8, submissions=300, seed=seed, dim=40)

@@ -192,7 +192,7 @@ def test_a_leaf_is_never_closed_without_its_noise() -> None:
     np.testing.assert_array_equal(stream.leaf, np.ones(3))
     policy = StreamGLM(dim=2, epsilon=1.0, delta=1e-6, theta_bound=2.0, seed=3)
     policy.update(policy.select(np.eye(2)), 1.0)
-    policy._ticks_left = 7  # a fault of the program
+    policy._clock.ticks_left = 7  # a fault of the program
     with pytest.raises(ValueError, match="no noise was drawn"):
         policy.select(np.eye(2))
     assert not np.any(policy.state.stream.released)
@@ -289,7 +289,7 @@ def test_a_policy_whose_integers_end_goes_on_in_a_new_cohort() -> None:
     leaves_of(policy.state.stream).decisions[()] = leaves_of(policy.state.stream).boundary[()] = (
         1 << 30
     )  # as if so many
-    policy._ticks_left = 0
+    policy._clock.ticks_left = 0
     before = policy.state.stream.released.copy()
     policy.update(policy.select(arms), 1.0)
     assert [entry.cohort for entry in policy.ledger.entries] == ["epoch 1", "epoch 2"]

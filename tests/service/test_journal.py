@@ -11,7 +11,7 @@ import pytest
 from tacit.errors import InvalidInput, JournalExists, JournalLost, StoreDamaged, StoreFailed, TacitError
 from tacit.policies.policy import Policy
 from tacit.policies.registry import make_policy
-from tacit.policies.snapshots import Snapshot
+from tacit.policies.state import Snapshot
 from tacit.service import journal as journal_module
 from tacit.service.journal import PolicyJournal, create_journal, described
 from tacit.service.packing import pack_snapshot, unpack_entry, unpack_snapshot

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from tacit.policies.replay import ReplayingPublisher
+from tacit.policies.log import ReplayingPublisher
 from tacit.privacy.continual import Stream, close_leaf, leaf_is_due
 from tacit.service.host import Host
 from tacit.service.published import publish

@@ -17,8 +17,8 @@ import numpy as np
 from tacit.audit.worlds import allowed, unit
 from tacit.errors import BudgetExceeded, InvalidInput
 from tacit.policies.continual_policy import ContinualPolicy
+from tacit.policies.log import Publisher
 from tacit.policies.private_policy import PrivatePolicy
-from tacit.policies.publisher import Publisher
 from tacit.policies.registry import policy_class, policy_names
 from tacit.privacy.continual import Stream, leaf_is_due
 from tacit.shuffle.messages import Aggregate

@@ -23,8 +23,8 @@ from tacit.audit.joint_draws import Record
 from tacit.audit.privacy_loss import Pair, loss_mu, protocol_pairs
 from tacit.audit.worlds import copied
 from tacit.errors import TacitError
+from tacit.policies.log import Publisher
 from tacit.policies.private_policy import PrivatePolicy
-from tacit.policies.publisher import Publisher
 from tacit.privacy.continual import (
     Stream,
     close_leaf,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,8 @@ from tacit.typing import ByteArray, Count, FloatArray, count
 
 ALL_ROWS = -1
 """The mark of a selection that has every row, whatever their marks are."""
+FIRST_CAPACITY = 1024
+"""Rows that a new buffer has room for."""
 
 
 class RowBuffer(NamedTuple):
@@ -51,3 +53,33 @@ def rows_of(features: npt.ArrayLike, rewards: npt.ArrayLike) -> RowBuffer:
     if not (np.all(np.isfinite(x)) and np.all(np.isfinite(r))):
         raise InvalidInput("features and rewards must be finite, got a NaN or an infinity")
     return RowBuffer(x, r, np.zeros(r.size, dtype=np.uint8), count(r.size))
+
+
+def make_rows(dim: int, capacity: int = FIRST_CAPACITY) -> RowBuffer:
+    """An empty buffer."""
+    return RowBuffer(np.zeros((capacity, dim)), np.zeros(capacity), np.zeros(capacity, dtype=np.uint8), count())
+
+
+def append_rows(rows: RowBuffer, features: FloatArray, rewards: FloatArray, marks: int | ByteArray) -> None:
+    """Append N rows, shape (N, d), with their rewards and marks; there must be room for them (`make_room`)."""
+    held = int(rows.held[()])
+    if held + rewards.size > rows.rewards.size:
+        raise IndexError("the row buffer is full: the steps of a policy that keeps rows name make_room")
+    own = slice(held, held + rewards.size)
+    rows.features[own], rows.rewards[own], rows.mask[own] = features, rewards, marks
+    rows.held[()] = held + rewards.size
+
+
+def make_room(state: Any, count: int) -> Any:
+    """A state whose ``rows`` have room for so many more: the step before ``learn`` of a policy that keeps rows."""
+    while state.rows.held[()] + count > state.rows.rewards.size:
+        state = state._replace(rows=grown(state.rows))
+    return state
+
+
+def grown(rows: RowBuffer) -> RowBuffer:
+    """A buffer of twice the size that holds these rows."""
+    larger = make_rows(rows.features.shape[1], 2 * rows.rewards.size)
+    held = int(rows.held[()])
+    append_rows(larger, rows.features[:held], rows.rewards[:held], rows.mask[:held])
+    return larger

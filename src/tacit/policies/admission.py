@@ -1,23 +1,155 @@
-"""What a policy takes in: contexts and rewards, checked in one place before anything changes.
+"""What a policy takes in: arms and rewards, checked in one place before anything changes.
 
-A refusal is an answer to the one user or caller whose input it was.  In a batch each user is judged apart, so that
-nobody learns from an error whether somebody else's arms were valid.
+Arms come as arrays, rows of d numbers, or as records that a schema encodes.  Steps take rows of d numbers, or, where a
+policy knows which features can be nonzero together, compact rows (`tacit.linalg.blocks`).  Where a policy has a schema,
+arrays are refused: nothing could tell whether they were made by it.
+
+A refusal is an answer to the one user or caller whose input it was.  In a batch each user is judged apart, so that no
+user learns from an error whether another one's arms were valid.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import InvalidInput
+from tacit.linalg.blocks import compacted, dense_rows
 from tacit.policies.setting import Setting
-from tacit.typing import FloatArray
+from tacit.typing import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from tacit.features import Schema
+    from tacit.features.encoding import Arms
+    from tacit.features.support import Support
 
 _NORM_TOLERANCE = 1e-6
-"""Room for arms normalised in single precision; `remember_arm` scales what is learned from into the unit ball."""
+"""Room for arms normalised in single precision; `into_unit_ball` scales what is learned from into the unit ball."""
 _LARGEST_SQUARE = (1.0 + _NORM_TOLERANCE) ** 2
+_TWO_BLOCKS = (
+    "contexts must have their nonzero entries within one block of features in every row, as this policy was told that "
+    "they have: see its option blocks"
+)
+Record = Mapping[str, Any]
+Refused = dict[int, InvalidInput]
+
+
+@dataclass(frozen=True)
+class ArmForm:
+    """What a policy takes as arms.
+
+    ``support`` is None where steps take rows of d numbers, ``schema`` where there are no records.
+    """
+
+    setting: Setting
+    support: Support | None = None
+    schema: Schema | None = None
+
+    @property
+    def size(self) -> int:
+        """Numbers that steps are given for an arm."""
+        return self.setting.dim if self.support is None else 2 * self.support.width
+
+    @property
+    def names(self) -> Sequence[str]:
+        """One name for each feature."""
+        return [f"feature {i}" for i in range(self.setting.dim)] if self.schema is None else self.schema.names
+
+    @property
+    def scales(self) -> FloatArray:
+        """The largest absolute value that each feature can have."""
+        return np.ones(self.setting.dim) if self.schema is None else self.schema.scales
+
+    def dense(self, rows: FloatArray) -> FloatArray:
+        """Rows as steps take them, with all of their d numbers, shape (K, d)."""
+        return rows if self.support is None else dense_rows(rows, self.setting.dim)
+
+    def one(self, contexts: npt.ArrayLike | None, user: Record | None, arms: Arms | None) -> FloatArray:
+        """The arms of one user, as arrays or as records: shape (1, K, size)."""
+        if arms is not None or user is not None:
+            _refuse_both(contexts)
+            return self._encoded(user, arms)
+        self._refuse_arrays(contexts)
+        return self.compact(admit_contexts(contexts, self.setting))  # type: ignore[arg-type]
+
+    def many(
+        self, contexts: npt.ArrayLike | None, users: Sequence[Record] | None, arms: Arms | None
+    ) -> tuple[FloatArray, Refused]:
+        """The arms of many users: those that are valid, shape (N, K, size), and for each other user why not."""
+        if arms is not None or users is not None:
+            _refuse_both(contexts)
+            return self._all_encoded(users, arms)
+        self._refuse_arrays(contexts)
+        block, refused = admit_users(contexts, self.setting)  # type: ignore[arg-type]
+        if self.support is None:
+            return block, refused
+        return self._compact_each(block, refused)
+
+    def rounds(self, contexts: npt.ArrayLike) -> FloatArray:
+        """The arms of many rounds, all of them valid or none taken; what a schema encoded is taken too."""
+        return self.compact(admit_rounds(contexts, self.setting))
+
+    def compact(self, block: FloatArray) -> FloatArray:
+        """Rows of d numbers as steps take them."""
+        if self.support is None:
+            return block
+        rows = np.empty((*block.shape[:2], self.size))
+        refused = compacted(block, self.support.block_of, rows)
+        if refused < block.shape[0]:
+            where = f"user {refused}: " if block.shape[0] > 1 else ""
+            raise InvalidInput(where + _TWO_BLOCKS)
+        return rows
+
+    def _compact_each(self, block: FloatArray, refused: Refused) -> tuple[FloatArray, Refused]:
+        """Users whose rows reach into two blocks join those that are refused already."""
+        numbers = [user for user in range(block.shape[0] + len(refused)) if user not in refused]
+        kept, errors = [], dict(refused)
+        for user, arms in zip(numbers, block, strict=True):
+            try:
+                kept.append(self.compact(arms[np.newaxis]))
+            except InvalidInput as error:
+                errors[user] = error
+        rows = np.concatenate(kept) if kept else np.empty((0, 1, self.size))
+        return rows, dict(sorted(errors.items()))
+
+    def _encoded(self, user: Record | None, arms: Arms | None) -> FloatArray:
+        schema = self._known_schema()
+        if arms is None:
+            raise InvalidInput("select needs arms=[{...}, ...] beside the user: a record for each arm")
+        known = {} if user is None else user
+        rows = schema.encode(known, arms) if self.support is None else schema.rows(known, arms)
+        return np.asarray(rows[np.newaxis])
+
+    def _all_encoded(self, users: Sequence[Record] | None, arms: Any) -> tuple[FloatArray, Refused]:
+        schema = self._known_schema()
+        if arms is None or users is None:
+            raise InvalidInput("select_batch needs users=[{...}, ...] and arms=[{...}, ...]: a record for each")
+        rows, refused = schema.rows_of(users, arms)
+        return (rows if self.support is not None else schema.dense(rows)), refused
+
+    def _known_schema(self) -> Schema:
+        if self.schema is None:
+            raise InvalidInput(
+                "this policy has no schema to encode user and arms by: make it with features=schema, or pass contexts"
+            )
+        return self.schema
+
+    def _refuse_arrays(self, contexts: npt.ArrayLike | None) -> None:
+        if self.schema is not None:
+            raise InvalidInput(
+                "this policy has a schema and takes records, not arrays: select(user={...}, arms=[{...}, ...])"
+            )
+        if contexts is None:
+            raise InvalidInput("select needs contexts: the arms of one user as an array of shape (K, d)")
+
+
+def _refuse_both(contexts: npt.ArrayLike | None) -> None:
+    if contexts is not None:
+        raise InvalidInput("give contexts as an array, or records of users and arms, not both")
 
 
 def admit_contexts(contexts: npt.ArrayLike, setting: Setting) -> FloatArray:
@@ -37,7 +169,7 @@ def admit_rounds(contexts: npt.ArrayLike, setting: Setting) -> FloatArray:
     return block
 
 
-def admit_users(contexts: npt.ArrayLike, setting: Setting) -> tuple[FloatArray, dict[int, InvalidInput]]:
+def admit_users(contexts: npt.ArrayLike, setting: Setting) -> tuple[FloatArray, Refused]:
     """The arms of many users, shape (N, K, d): those that are valid, in order, and for each other user why not."""
     try:
         block = _block(contexts, setting.dim, 3)
@@ -49,12 +181,12 @@ def admit_users(contexts: npt.ArrayLike, setting: Setting) -> tuple[FloatArray, 
     return np.ascontiguousarray(np.delete(block, list(refused), axis=0)), refused
 
 
-def _one_by_one(contexts: npt.ArrayLike, setting: Setting) -> tuple[FloatArray, dict[int, InvalidInput]]:
-    """The same where some users' arms are not even numbers of the right shape; raises where there are no users."""
+def _one_by_one(contexts: npt.ArrayLike, setting: Setting) -> tuple[FloatArray, Refused]:
+    """The arms of many users, some of which are not numbers of the right shape; raises where there are no users."""
     if not isinstance(contexts, list | tuple):
         _block(contexts, setting.dim, 3)
     admitted: list[FloatArray] = []
-    refused: dict[int, InvalidInput] = {}
+    refused: Refused = {}
     for user, arms in enumerate(contexts):  # type: ignore[arg-type]
         try:
             block = admit_contexts(arms, setting)
@@ -137,3 +269,27 @@ def _refusal(arms: FloatArray, where: str = "") -> InvalidInput:
         f"{where}contexts must have Euclidean norm at most 1: row {arm} has {norms[arm]:.8g}. Divide by the largest "
         "norm that can occur, a public constant, and never by the largest one in your data, which is not"
     )
+
+
+def chosen_rows(contexts: FloatArray, arms: IntArray) -> FloatArray:
+    """Features of each user's arm, shape (N, row size), from ``contexts`` of shape (N, K, row size)."""
+    users, count, size = contexts.shape
+    if users == 1:
+        return np.asarray(contexts[0].take(arms, axis=0))
+    return contexts.reshape(-1, size).take(arms + np.arange(0, users * count, count), axis=0)
+
+
+def into_unit_ball(rows: FloatArray, width: int | None = None) -> FloatArray:
+    """Scale rows, shape (N, size), so that none is longer than 1; of compact rows the first ``width`` numbers count.
+
+    Input checks tolerate a rounding error above norm 1; a sensitivity bound must not.
+    """
+    values = rows[:, :width]
+    if len(rows) == 1 and values[0].dot(values[0]) <= 1.0:
+        return rows
+    lengths = np.sqrt(np.vecdot(values, values))
+    if lengths.max(initial=0.0) <= 1.0:
+        return rows
+    scaled = rows.copy()
+    scaled[:, :width] *= np.where(lengths > 1.0, (1.0 - 1e-15) / np.maximum(lengths, 1.0), 1.0)[:, np.newaxis]
+    return scaled

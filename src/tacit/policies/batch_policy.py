@@ -20,9 +20,9 @@ import numpy as np
 
 from tacit.errors import InvalidInput
 from tacit.policies.batches import BETWEEN, CLOSE, NONE_OPEN, OPEN, BatchClock, BatchRows, make_batch_rows
-from tacit.policies.policy import NO_END, Span
+from tacit.policies.clock import NO_END, Span
 from tacit.policies.private_policy import PrivatePolicy
-from tacit.policies.snapshots import Snapshot
+from tacit.policies.state import Snapshot
 from tacit.privacy.events import PrivacyEvent
 from tacit.privacy.noise import NoiseSource
 from tacit.privacy.report import Model

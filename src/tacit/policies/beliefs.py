@@ -87,18 +87,24 @@ class BlockBelief(NamedTuple):
 
 
 AnyBelief = PointBelief | GaussianBelief | BlockBelief
+Prediction = tuple[float | None, float | None]
+"""Mean reward and its standard deviation, each None where it is not known."""
 
 
-def predicted(link: Link, belief: AnyBelief, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean reward of each row's arm and its standard deviation to first order: mu'(z) times that of the score."""
-    z = belief.scores(rows)
-    return link.mean(z), link.derivative(z) * np.sqrt(np.maximum(belief.variances(rows), 0.0))
+def predictions(link: Link, belief: AnyBelief | None, rows: FloatArray) -> list[Prediction]:
+    """What is predicted of arms in the form that steps take, shape (M, row size).
 
-
-def predicted_one(link: Link, belief: AnyBelief, row: FloatArray) -> tuple[float, float]:
-    """Mean reward of one row's arm and its standard deviation; single numbers, which are several times as fast."""
-    z, variance = belief.at(row)
-    return link.mean_at(z), link.derivative_at(z) * (math.sqrt(variance) if variance > 0.0 else abs(0.0 * variance))
+    The standard deviation is to first order: mu'(z) times that of the score.
+    """
+    if belief is None:
+        return [(None, None)] * len(rows)
+    if len(rows) == 1:  # single numbers, which are several times as fast
+        z, variance = belief.at(rows[0])
+        spread = math.sqrt(variance) if variance > 0.0 else abs(0.0 * variance)
+        return [(link.mean_at(z), None if spread != spread else link.derivative_at(z) * spread)]
+    scores = belief.scores(rows)
+    means, sds = link.mean(scores), link.derivative(scores) * np.sqrt(np.maximum(belief.variances(rows), 0.0))
+    return [(mean, None if sd != sd else sd) for mean, sd in zip(means.tolist(), sds.tolist(), strict=True)]
 
 
 def most_promising(belief: AnyBelief, contexts: FloatArray) -> IntArray:

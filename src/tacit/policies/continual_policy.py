@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, ClassVar
 
+from tacit.policies.clock import NO_END, Span
 from tacit.policies.config import Config, PrivateConfig, at_least, configuration, one_of, option
-from tacit.policies.policy import NO_END, Span
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.privacy.continual import (
     ContinualRelease,

@@ -12,7 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tacit.errors import InvalidInput
 from tacit.extras import named_extras
+from tacit.glm.links import Link
+from tacit.policies.admission import ArmForm
+from tacit.policies.beliefs import AnyBelief, predictions
 from tacit.typing import FloatArray
 
 _BAR: Final = 20
@@ -135,6 +139,22 @@ def explained(
     ]
     features.sort(key=lambda feature: -abs(feature.effect))
     return Explanation(tuple(features), source)
+
+
+def explanation(
+    form: ArmForm, link: Link, belief: AnyBelief, source: str, rows: FloatArray | None, arm: int | None
+) -> Explanation | ChoiceExplanation:
+    """An explanation of the estimate; with the rows of a user's arms, of why one of them is better than the others."""
+    if rows is None:
+        return explained(form.names, belief.theta, belief.marginal_sds(), form.scales, source)
+    if arm is not None and arm not in range(len(rows)):
+        raise InvalidInput(f"arm must be one of the {len(rows)} arms, numbered from 0, not {arm!r}")
+    scores = belief.scores(rows).tolist()
+    outlooks = [
+        ArmOutlook(number, mean or 0.0, sd, scores[number])
+        for number, (mean, sd) in enumerate(predictions(link, belief, rows))
+    ]
+    return compared(form.names, belief.theta, form.dense(rows), outlooks, arm, source)
 
 
 def compared(

@@ -1,4 +1,10 @@
-"""What happened to a policy, as values that can be kept and applied again.
+"""Where exact sums become public, and the log of what happened, which can be applied again.
+
+A policy hands every exact value that it is about to release, together with its noise, to its ``publisher``: the one
+seam between raw numbers and what everybody may see.  The direct one adds the two, which is the mechanism.  Another one
+may write down what was released, or play it back: the audit forces the releases of one world on another to see that
+nothing else differs, and a service that replays its log needs no noise at all.  What a policy does next depends on what
+the publisher returns, and on nothing else of the data.
 
 A policy that keeps a log (`Policy.keep_log`) hands over an entry for each release, decision, reward and abandoned
 decision, in the order in which they happened.  A policy in the state from before, to which the entries are applied
@@ -12,18 +18,24 @@ raw: the log is as secret as the data.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import CorruptState
-from tacit.policies.publisher import DIRECT, Publisher
-from tacit.privacy.continual import Stream, leaf_is_due, published
+from tacit.policies.admission import admit_reward
+from tacit.policies.clock import tick
+from tacit.privacy.continual import Stream, close_leaf, is_used_up, leaf_is_due, published, replay_leaf
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import FloatArray
+
+if TYPE_CHECKING:
+    from tacit.policies.policy import Policy
 
 Values = npt.NDArray[Any]
 
@@ -90,6 +102,26 @@ def from_parts(header: Mapping[str, Any], arrays: Mapping[str, Values]) -> Entry
     raise CorruptState(f"not an entry of a log: {kind!r}")
 
 
+class Publisher:
+    """Releases things as they are planned; subclasses watch or replace what is released."""
+
+    def leaf(self, stream: Stream, noise: FloatArray, users: int) -> bool:
+        """The tick of a stream before so many decisions: close the open leaf and release its sum, if it is due."""
+        return close_leaf(stream, noise, users)
+
+    def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:
+        """Release a sum (``kind`` says of what) with noise of standard deviation ``sd``."""
+        return exact + noise
+
+    def shuffled(self, protocol: SumProtocol, rows: FloatArray, release: Callable[[], Aggregate]) -> Aggregate:
+        """Release the shuffled sum of users' rows, by calling ``release``."""
+        return release()
+
+
+DIRECT = Publisher()
+"""What every policy uses unless told otherwise."""
+
+
 class LoggingPublisher(Publisher):
     """Releases as ``inner`` does, and hands what was released to ``sink``."""
 
@@ -112,3 +144,79 @@ class LoggingPublisher(Publisher):
         total = self._inner.shuffled(protocol, rows, release)
         self.sink(Released(f"shuffled sum {protocol.label}", {"sum": total.values.copy()}))
         return total
+
+
+class ReplayingPublisher(Publisher):
+    """Releases what a log holds: the exact values of this process matter only for what is not released yet."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Released] = deque()
+
+    def expect(self, entry: Released) -> None:
+        """This was released next."""
+        self._waiting.append(entry)
+
+    def settle(self) -> None:
+        """Everything that was released must have been released again."""
+        if self._waiting:
+            raise CorruptState(f"the log holds a release that did not happen again: {self._waiting[0].kind!r}")
+
+    def _next(self, kind: str) -> dict[str, Values]:
+        found = self._waiting.popleft() if self._waiting else None
+        if found is None or found.kind != kind:
+            instead = "no release" if found is None else f"{found.kind!r}"
+            raise CorruptState(f"{kind!r} is to be released, and the log has {instead} there: not this policy's log")
+        return found.values
+
+    def leaf(self, stream: Stream, noise: FloatArray, users: int) -> bool:
+        if not leaf_is_due(stream):
+            return close_leaf(stream, noise, users)
+        values = self._next("leaf")
+        if not values:
+            if not is_used_up(stream):  # closed without noise, the leaf would show its raw sum
+                raise CorruptState("the log has a leaf without a release, though the stream has leaves left")
+            return close_leaf(stream, noise, users)
+        replay_leaf(stream, values["released"], users)
+        return True
+
+    def vector(self, kind: str, exact: FloatArray, noise: FloatArray, sd: float) -> FloatArray:
+        return np.array(self._next(kind)["released"])
+
+    def shuffled(self, protocol: SumProtocol, rows: FloatArray, release: Callable[[], Aggregate]) -> Aggregate:
+        values = self._next(f"shuffled sum {protocol.label}")["sum"]
+        release()  # drawn and left: a seeded generator must be where it was
+        return Aggregate(protocol, np.array(values), rows.shape[0])
+
+
+def apply_entry(policy: Policy, entry: Entry, publisher: ReplayingPublisher) -> None:
+    """Apply an entry; a release waits for the decision or reward that it belongs to."""
+    if isinstance(entry, Released):
+        publisher.expect(entry)
+        return
+    usual, policy.publisher = policy.publisher, publisher
+    try:
+        if isinstance(entry, Decided):
+            _decide_again(policy, entry)
+        elif isinstance(entry, Rewarded):
+            _reward_again(policy, entry)
+        else:
+            policy._pending.take(entry.decision)
+    finally:
+        policy.publisher = usual
+    publisher.settle()
+
+
+def _decide_again(policy: Policy, entry: Decided) -> None:
+    policy._pending.check_next(entry.first)
+    # Noise and coins are drawn and left: a seeded generator must be where it was, and what was released is in the log.
+    tick(policy, len(entry.arms))
+    for memo in np.array(entry.memos, dtype=np.float64).reshape(len(entry.arms), policy.memo_size):
+        policy._pending.add(memo)
+
+
+def _reward_again(policy: Policy, entry: Rewarded) -> None:
+    reward = admit_reward(entry.reward, policy.setting)
+    if policy._pending.age:
+        policy._pending.keep(entry.decision, reward)
+    else:
+        policy._learn(policy._pending.take(entry.decision), reward)

@@ -30,7 +30,7 @@ _WIPE_ON_FORK = 18
 
 
 class _ByProcess:
-    """The same where memory cannot be wiped: a system call for each look."""
+    """A mark like the page of `_fork_mark` where memory cannot be wiped: a system call for each look."""
 
     def __init__(self) -> None:
         self._process = os.getpid()
@@ -58,7 +58,7 @@ def _fork_mark() -> Any:
 
 ALIVE: Any = _fork_mark()
 make_lock: Callable[[], Any] = threading.RLock
-"""One that knows whether this thread holds it; where a plain one would wait for ever, a call is refused."""
+make_running: Callable[[], Any] = threading.Lock
 _LIVES: WeakSet[OneLife] = WeakSet()
 """Every life of this process, for the children that it forks."""
 
@@ -73,9 +73,6 @@ class _Ended:
     def __init__(self, process: int) -> None:
         self._process = process
 
-    def _is_owned(self) -> bool:
-        return False
-
     def __enter__(self) -> None:
         raise _forked(self._process)
 
@@ -84,10 +81,12 @@ class _Ended:
 
 
 class OneLife:
-    """The lock, process and claim of one policy.
+    """The locks, process and claim of one policy.
 
-    Every call that touches the state is made inside ``with life.free()``, or, where nanoseconds count, by the parts of
-    ``free``.  The lock itself is the context manager, so that no signal can come between its being taken and noted.
+    Every call that touches the state is made inside ``with life.free(), life.turn()``, or, where nanoseconds count, by
+    the parts of these.  Other threads wait at ``lock``, which lets its own thread in again; whoever has passed it and
+    finds ``running`` locked is inside of another call of the same thread.  Both are context managers by themselves, so
+    that no signal can come between their being taken and noted.
     """
 
     def __init__(self, *, private: bool) -> None:
@@ -96,26 +95,26 @@ class OneLife:
         self._private = private
         self._process = os.getpid()
         self.lock: Any = make_lock()
+        self.running: Any = make_running()
         self.claim: Claim | None = None
         """Of the file of the last save, as long as nobody went on from it."""
         _LIVES.add(self)
 
     def free(self) -> Any:
-        """The lock, if this thread may wait for it."""
-        if self.lock._is_owned() or not ALIVE[0]:
-            self.look()
-        return self.lock
-
-    def look(self) -> None:
-        """Something is odd: this process was forked by C code, or this thread is inside another call."""
+        """The lock to wait at, of this process: one that was forked by C code has yet to be told."""
         if not ALIVE[0]:
             begin_child()
-        else:
+        return self.lock
+
+    def turn(self) -> Any:
+        """The lock to hold during a call, for a thread that holds ``free`` already; raises inside of another call."""
+        if self.running.locked():
             raise TacitError(_REENTERED)
+        return self.running
 
     def begin_child(self) -> None:
-        """In a forked child: a private life ended there; any other gets a lock that nobody holds."""
-        self.lock = _Ended(self._process) if self._private else make_lock()
+        """In a forked child: a private life ended there; any other gets locks that no thread holds."""
+        self.lock, self.running = _Ended(self._process) if self._private else make_lock(), make_running()
 
     def go_on(self) -> None:
         """Learn or draw: takes the right to go on from the file of the last save, or raises when it is taken."""

@@ -1,29 +1,40 @@
-"""What every policy is: select, update, play, privacy, save."""
+"""What every policy is: select, update, play, explain, privacy, save."""
 
 from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import InvalidInput, TacitError
 from tacit.glm.link_names import LINK_NAMES
-from tacit.policies.admission import admit_reward, admit_rewards
-from tacit.policies.arm_forms import ArmForm, Record
+from tacit.policies import persistence
+from tacit.policies.admission import ArmForm, Record, admit_reward, admit_rewards
+from tacit.policies.beliefs import AnyBelief, PointBelief, predictions
+from tacit.policies.clock import NO_END, QUEUE, Clock, Span, learn_queued, play, play_with_age, tick
 from tacit.policies.config import Config, described_fields
 from tacit.policies.decision import Decision, Pending
-from tacit.policies.log import Abandoned, Decided, Entry, Rewarded
+from tacit.policies.explanation import ChoiceExplanation, Explanation, explanation
+from tacit.policies.log import (
+    DIRECT,
+    Abandoned,
+    Decided,
+    Entry,
+    LoggingPublisher,
+    Publisher,
+    ReplayingPublisher,
+    Rewarded,
+    apply_entry,
+)
 from tacit.policies.one_life import ALIVE, OneLife
-from tacit.policies.predicting import Predicting
-from tacit.policies.publisher import DIRECT, Publisher
-from tacit.policies.replay import ReplayingPublisher, apply_entry
 from tacit.policies.setting import Setting, make_setting
-from tacit.policies.steps import ArraySteps
-from tacit.policies.storable import Storable
+from tacit.policies.state import Snapshot, rebuild, taken
+from tacit.policies.steps import Steps
 from tacit.privacy.randomness import Randomness
 from tacit.privacy.report import Model, PrivacyReport, no_privacy
 from tacit.typing import FloatArray, IntArray
@@ -32,23 +43,7 @@ if TYPE_CHECKING:
     from tacit.features.encoding import Arms
     from tacit.features.support import Support
 
-NO_END = 1 << 30
-"""Ticks of a span that nothing ends."""
-_NOTHING, _NO_COINS = np.zeros((1, 0)), np.zeros((1, 0))
-_QUEUE = 64
-"""Rewards that are learned from together: a call of NumPy costs about the same for one row and for sixty."""
-_CHUNK = 1 << 17
-"""Numbers of contexts that ``play`` chooses by at a time: what the processor's cache holds."""
-
-
-class Span(NamedTuple):
-    """Ticks that may follow each other without anything between them, and the noise that they draw."""
-
-    ticks: int
-    noise_size: int
-    noise_scale: float
-    rare: bool = False
-    """Whether ``ticks`` counts decisions, and only the first tick draws noise, in whole numbers."""
+Kept = TypeVar("Kept", bound="Policy")
 
 
 def _described_arguments(kind: type[Policy]) -> str:
@@ -63,7 +58,13 @@ def _described_arguments(kind: type[Policy]) -> str:
     return f"{text}\n\nExamples\n--------\n>>> import tacit\n>>> {example}"
 
 
-class Policy(Storable, Predicting, ABC):
+def _parameters(kind: type) -> str:
+    """Return the section of a class's documentation on its parameters."""
+    text = inspect.cleandoc(kind.__doc__ or "").partition("\nParameters\n")[2].partition("\n\nExamples\n")[0]
+    return f"Parameters\n{text}"
+
+
+class Policy(ABC):
     """A contextual bandit policy.
 
     A subclass states its name, links, configuration and steps (`tacit.policies.steps`), and makes its state in
@@ -105,7 +106,7 @@ class Policy(Storable, Predicting, ABC):
     """Whether ``select_batch`` is one tick of the clock for all of its users, or the clock counts users."""
     noise_for_each: ClassVar[bool] = False
     """Whether a tick draws ``noise_size`` numbers for each of its users, whose devices add them; else once for all."""
-    steps: ClassVar[ArraySteps]
+    steps: ClassVar[Steps]
     """The steps on its state."""
     chooses_by_releases: ClassVar[bool] = False
     """Whether nothing that arms are chosen by changes between two releases.
@@ -121,14 +122,16 @@ class Policy(Storable, Predicting, ABC):
         config = inspect.Parameter("config", only, default=None, annotation=f"{kind.__name__} | None")
         keywords = inspect.signature(kind).parameters.values()
         cls.__signature__ = inspect.Signature([config, *keywords])  # type: ignore[attr-defined]
-        if "name" in vars(cls) and cls.__doc__:
-            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\n{_described_arguments(cls)}"
+        if cls.__doc__:
+            text, heading, examples = inspect.cleandoc(cls.__doc__).partition("\n\nExamples\n")
+            arguments = _described_arguments(cls) if "name" in vars(cls) else _parameters(Policy)
+            cls.__doc__ = f"{text}\n\n{arguments}{heading}{examples}"
 
     def __init__(self, config: Config | None = None, /, *, randomness: Randomness | None = None, **fields: Any) -> None:
         """Make the policy from a configuration, or from the fields of one."""
         if not hasattr(self, "steps"):
             raise TacitError(
-                f"{self.name} has no steps: its class must say steps = ArraySteps(choose, learn, advance) "
+                f"{self.name} has no steps: its class must say steps = Steps(choose, learn, advance) "
                 "(CONTRIBUTING.md, 'How to add a policy')"
             )
         self.config = self._chosen(config, fields)
@@ -140,15 +143,12 @@ class Policy(Storable, Predicting, ABC):
         self.randomness = self._make_randomness() if randomness is None else randomness
         self.publisher: Publisher = DIRECT
         """Where releases pass through; another one may watch them or play them back."""
-        self._unlearned: list[tuple[FloatArray, float]] = []
-        """Memos and rewards that were taken in and not summed yet: `state` sees to it that others see none."""
+        self._clock = Clock()
         self._open_ledger()
         self.state = self._make_state()
         self._pending = Pending(self.memo_size, self.config.reward_window, self.config.reward_age)
         self._life = OneLife(private=self.private)
-        self._span = Span(0, 0, 0.0)
-        self._ticks_left = 0
-        """How many ticks of the span may still follow; none when the state was replaced."""
+        self._log: Callable[[Entry], None] | None = None
         self._replayed: ReplayingPublisher | None = None
         self._begin()
 
@@ -173,9 +173,9 @@ class Policy(Storable, Predicting, ABC):
     @property
     def state(self) -> Any:
         """Everything that the policy remembers between two calls, as arrays; all rewards so far are in it."""
-        if self._unlearned:
+        if self._clock.unlearned:
             with self._life.lock:
-                self._learn_queued()
+                learn_queued(self)
         return self._state
 
     @state.setter
@@ -188,7 +188,7 @@ class Policy(Storable, Predicting, ABC):
     def _make_state(self) -> Any:
         """The state before the first decision."""
 
-    def _begin(self) -> None:
+    def _begin(self) -> None:  # noqa: B027 - a hook that most policies leave as it is
         """Do what must be done before the first decision, with the state in place."""
 
     @property
@@ -234,19 +234,25 @@ class Policy(Storable, Predicting, ABC):
 
     def _learn(self, memo: FloatArray, reward: float) -> None:
         """Take in one admitted reward."""
-        self._unlearned.append((memo, reward))
-        if not self.chooses_by_releases or len(self._unlearned) >= _QUEUE:
-            self._learn_queued()
-
-    def _learn_queued(self) -> None:
-        """Sum up what waits.  Taken out first: an interruption may lose rewards, and never counts one twice."""
-        queued, self._unlearned = self._unlearned, []
-        memos, rewards = zip(*queued, strict=True)
-        self._learn_rows(np.array(memos), np.array(rewards))
+        queue = self._clock.unlearned
+        queue.append((memo, reward))
+        if not self.chooses_by_releases or len(queue) >= QUEUE:
+            learn_queued(self)
 
     def _learn_rows(self, memos: FloatArray, rewards: FloatArray) -> None:
         """Take in the admitted rewards of N decisions."""
+        if self.steps.make_room is not None:
+            self._state = self.steps.make_room(self._state, rewards.size)
         self.steps.learn(self._state, memos, rewards)
+
+    @property
+    def _users_at_once(self) -> int:
+        """How many users of ``select_batch`` the next tick serves at most."""
+        return NO_END if self.shares_ticks else 1
+
+    def _counted(self, users: int) -> int:
+        """How many decisions the clock counts with the next ``users``: with ``reward_age`` those that come of age."""
+        return self._pending.coming_of_age(users) if self._pending.age else users
 
     # What a private policy supplies (`tacit.policies.private_policy`)
 
@@ -258,7 +264,7 @@ class Policy(Storable, Predicting, ABC):
     def _make_randomness(self) -> Randomness:
         return Randomness.make(self.config.seed, None, private=False)
 
-    def _open_ledger(self) -> None:
+    def _open_ledger(self) -> None:  # noqa: B027 - a hook that most policies leave as it is
         """Make the ledger, before the state is made and charged."""
 
     @property
@@ -311,14 +317,15 @@ class Policy(Storable, Predicting, ABC):
     def select_admitted(self, block: FloatArray) -> Decision:
         """Choose for one user, whose arms were admitted by ``admit``."""
         life = self._life
-        if life.lock._is_owned() or not ALIVE[0]:
-            life.look()
-        with life.lock:
-            arms, memos, coins = self._decide(block)
-            (decision,) = self._handed_out(arms, memos, coins)
-            if self._log is not None:
-                self._log(Decided(decision.id, [decision.arm], memos.copy()))
-            return decision
+        with life.lock if ALIVE[0] else life.free():  # the parts of ``free`` and ``turn``, where nanoseconds count
+            if life.running.locked():
+                life.turn()
+            with life.running:
+                arms, memos, coins = self._decide(block)
+                (decision,) = self._handed_out(arms, memos, coins)
+                if self._log is not None:
+                    self._log(Decided(decision.id, [decision.arm], memos.copy()))
+                return decision
 
     def select_batch(
         self,
@@ -346,7 +353,7 @@ class Policy(Storable, Predicting, ABC):
             For each user a decision, or the error for one whose arms are not valid; the others get theirs.
         """
         block, refused = self._arms.many(contexts, users, arms)
-        with self._life.free():
+        with self._life.free(), self._life.turn():
             made = iter(self._decisions(block))
         count = block.shape[0] + len(refused)
         return [refused[user] if user in refused else next(made) for user in range(count)]
@@ -360,14 +367,9 @@ class Policy(Storable, Predicting, ABC):
                 self._log(Decided(decisions[start].id, arms.tolist(), memos.copy()))
         return decisions
 
-    @property
-    def _users_at_once(self) -> int:
-        """How many users of ``select_batch`` the next tick serves at most."""
-        return NO_END if self.shares_ticks else 1
-
     def _handed_out(self, arms: IntArray, memos: FloatArray, coins: FloatArray) -> list[Decision]:
         """The decisions of N users, which wait for their rewards from now on."""
-        predictions = self._predictions(memos[:, : self._row_size])
+        expected = predictions(self.setting.link, self.belief, memos[:, : self._row_size])
         propensities: list[float] | list[None] | list[float | None]
         if self.coin_count:
             propensities = coins[:, 0].tolist() if self.states_propensity else [None] * arms.size
@@ -376,37 +378,16 @@ class Policy(Storable, Predicting, ABC):
         add = self._pending.add
         return [
             Decision(arm, add(memo), propensity, mean, sd)
-            for arm, memo, propensity, (mean, sd) in zip(arms.tolist(), memos, propensities, predictions, strict=True)
+            for arm, memo, propensity, (mean, sd) in zip(arms.tolist(), memos, propensities, expected, strict=True)
         ]
 
     def _decide(self, contexts: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
         """One tick, then an arm and a memo for each user; last come the coins, which may hold propensities now."""
         if self._life.claim is not None:
             self._life.go_on()
-        if self._pending.age:
-            self._mature()
-        users = contexts.shape[0]
-        counted = self._counted(users)
-        memos = np.empty((users, self._pending.memo_size))
-        noise, coins = self._draw(users, counted)
-        self._tick(noise[0], users, counted)
+        memos = np.empty((contexts.shape[0], self._pending.memo_size))
+        coins = tick(self, contexts.shape[0])
         return self.steps.choose(self._state, contexts, coins, memos), memos, coins
-
-    def _counted(self, users: int) -> int:
-        """How many decisions the clock counts with the next ``users``: with ``reward_age`` those that come of age."""
-        return self._pending.coming_of_age(users) if self._pending.age else users
-
-    def _tick(self, noise: FloatArray, users: int, counted: int) -> None:
-        """The tick before the decisions of ``users``: release what is due with this noise, and take it in.
-
-        The clock of releases counts it as ``counted`` decisions.
-        """
-        if self._unlearned and (noise.size or not self._span.rare):
-            self._learn_queued()
-        fresh = self._close(noise, counted)  # may replace the state
-        event = self.steps.advance(self._state, fresh, users)
-        if event:
-            self._on_event(event)
 
     def update(self, decision: Decision | int, reward: float) -> None:
         """Report the reward of a decision: later, in any order, at most once.
@@ -427,19 +408,20 @@ class Policy(Storable, Predicting, ABC):
             When no reward is waited for; nothing was changed.
         """
         value, life = admit_reward(reward, self.setting), self._life
-        if life.lock._is_owned() or not ALIVE[0]:
-            life.look()
-        with life.lock:
-            if life.claim is not None:
-                self._pending.find(decision)  # a call that is refused does not count as going on
-                life.go_on()
-            if self._pending.age:
-                self._pending.keep(decision, value)  # until its decision has reached ``reward_age``
-            else:
-                # Taken first: whatever interrupts the rest, a reward never counts twice.
-                self._learn(self._pending.take(decision), value)
-            if self._log is not None:
-                self._log(Rewarded(decision.id if isinstance(decision, Decision) else int(decision), value))
+        with life.lock if ALIVE[0] else life.free():
+            if life.running.locked():
+                life.turn()
+            with life.running:
+                if life.claim is not None:
+                    self._pending.find(decision)  # a call that is refused does not count as going on
+                    life.go_on()
+                if self._pending.age:
+                    self._pending.keep(decision, value)  # until its decision has reached ``reward_age``
+                else:
+                    # Taken first: whatever interrupts the rest, a reward never counts twice.
+                    self._learn(self._pending.take(decision), value)
+                if self._log is not None:
+                    self._log(Rewarded(decision.id if isinstance(decision, Decision) else int(decision), value))
 
     def abandon(self, decision: Decision | int) -> None:
         """Give a decision up whose arm was never shown: it teaches nothing, and no reward of it is taken any more.
@@ -451,17 +433,12 @@ class Policy(Storable, Predicting, ABC):
         decision : Decision or int
             What ``select`` gave, or its ``id``.
         """
-        with self._life.free():
+        with self._life.free(), self._life.turn():
             identity = self._pending.find(decision)
             self._life.go_on()
             self._pending.take(identity)
             if self._log is not None:
                 self._log(Abandoned(identity))
-
-    def _mature(self) -> None:
-        """Before a tick: learn from the decisions that have reached ``reward_age`` and have a reward."""
-        for memo, reward in self._pending.matured():
-            self._learn(memo, reward)
 
     def play(self, contexts: npt.ArrayLike, rewards: npt.ArrayLike) -> IntArray:
         """Play whole rounds at once, with the result of ``select`` and ``update`` in turn, round by round.
@@ -482,56 +459,126 @@ class Policy(Storable, Predicting, ABC):
         table = admit_rewards(rewards, block.shape[:2], self.setting)
         if self._log is not None:
             raise InvalidInput("play hands no decisions over to a log: use select and update where one is kept")
-        with self._life.free():
+        with self._life.free(), self._life.turn():
             self._life.go_on()
-            if self._pending.age:
-                return self._play_one_by_one(block, table)
-            self._ticks_left = 0  # spans of its own: whatever interrupts it, the next decision begins another
-            if self._unlearned:
-                self._learn_queued()  # before those of these rounds, as they came
-            arms, start = np.empty(block.shape[0], dtype=np.int64), 0
-            while start < block.shape[0]:
-                span = self._span = self._next_span()
-                stop = min(block.shape[0], start + span.ticks)
-                self._play_rounds(span, block[start:stop], table[start:stop], arms[start:stop])
-                start = stop
-            self._pending.skip(block.shape[0])
-        return arms
+            return (play_with_age if self._pending.age else play)(self, block, table)
 
-    def _play_rounds(self, span: Span, contexts: FloatArray, rewards: FloatArray, arms: IntArray) -> None:
-        """Play the rounds of a span: together where only its first tick can release anything, else one by one."""
-        count, together = arms.size, span.rare and self.chooses_by_releases
-        noise = self._noise(span, 1 if span.rare else count)
-        coins = self.randomness.coins.random((count, self.coin_count))
-        if together:
-            self._tick(noise[0], count, count)
-        most = max(1, _CHUNK // contexts[0].size) if together else 1
-        for start in range(0, count, most):
-            part = slice(start, min(count, start + most))
-            if not together:
-                self._tick(noise[start] if start < len(noise) else _NOTHING[0], 1, 1)
-            self._play_part(contexts[part], rewards[part], coins[part], arms[part])
+    def explain(
+        self,
+        contexts: npt.ArrayLike | None = None,
+        *,
+        user: Record | None = None,
+        arms: Arms | None = None,
+        arm: int | None = None,
+    ) -> Explanation | ChoiceExplanation:
+        """Explain what was learned, or with a user's arms why one of them is better than the others.
 
-    def _play_part(self, contexts: FloatArray, rewards: FloatArray, coins: FloatArray, arms: IntArray) -> None:
-        """Choose for all of these users, and learn from what their arms earn."""
-        memos = np.empty((arms.size, self.memo_size))
-        arms[:] = self.steps.choose(self._state, contexts, coins, memos)
-        earned = rewards[0][arms] if arms.size == 1 else rewards[np.arange(arms.size), arms]
-        self._learn_rows(memos, earned)
+        All of it follows from the newest estimate, of a private policy from releases; nothing is kept, and the clock
+        does not go on.
 
-    def _play_one_by_one(self, contexts: FloatArray, rewards: FloatArray) -> IntArray:
-        """The same where rewards wait: what is learned before a round is a matter of the clock."""
-        arms = np.empty(contexts.shape[0], dtype=np.int64)
-        for t in range(arms.size):
-            chosen, memos, _ = self._decide(contexts[t : t + 1])
-            arms[t] = chosen[0]
-            self._pending.keep(self._pending.add(memos[0]), rewards.item(t, arms[t]))
-        return arms
+        Parameters
+        ----------
+        contexts, user, arms
+            One user's arms, in the form that ``select`` takes; none for an explanation of the estimate.
+        arm : int, optional
+            The arm to compare with the best of the others; by default the best one by what is predicted.
+
+        Returns
+        -------
+        Explanation or ChoiceExplanation
+            Every feature with its weight and standard deviation, or with what it contributes to the difference; prints
+            as a table with bars.
+        """
+        form = self._arms
+        rows = None if contexts is None and arms is None and user is None else form.one(contexts, user, arms)[0]
+        with self._life.free(), self._life.turn():
+            belief = self.belief
+            if belief is None:
+                raise InvalidInput(f"{self.name} has no estimate to explain anything by")
+            told = f"From the estimate after {self.decisions} decisions"
+            source = f"{told}, made of releases alone." if self.private else f"{told}, which no privacy protects."
+            return explanation(form, self.setting.link, belief, source, rows, arm)
+
+    @property
+    def belief(self) -> AnyBelief | None:
+        """What arms are predicted by; None for a policy that has no estimate.
+
+        Its arrays are those of the state, and change with it.
+        """
+        theta = getattr(self.state, "theta", None)
+        return PointBelief(theta) if theta is not None and theta.ndim == 1 else None
 
     @property
     def decisions(self) -> int:
         """Number of decisions made so far."""
         return self._pending.decisions
+
+    # How it is kept: as a snapshot, in a file, as a log, and never as a copy that goes on beside it
+
+    def snapshot(self) -> Snapshot:
+        """The whole state as plain arrays and JSON.  It contains raw sums and waiting rows: as secret as the data.
+
+        ``Policy.from_snapshot`` and `tacit.restore` go on from it.  Of a private policy one only may go on: whoever
+        keeps snapshots must see to it, since noise drawn twice for one release is a privacy loss.  ``save`` and
+        `tacit.load` do so for files.
+        """
+        with self._life.free(), self._life.turn():
+            self._life.go_on()  # else the file of an earlier save and the snapshot could both go on
+            return taken(self).copied()
+
+    @classmethod
+    def from_snapshot(cls: type[Kept], snapshot: Snapshot, *, randomness: Randomness | None = None) -> Kept:
+        """The policy in the state of a snapshot."""
+        saved = Randomness.from_json(snapshot.header["randomness"]) if randomness is None else randomness
+        kept = cls(cls.config_type.from_json(snapshot.header["config"]), randomness=saved)
+        kept._restore(snapshot)
+        return kept
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        self.state = rebuild(self.state, snapshot.group("state"))
+        self._pending.restore(**snapshot.group("pending"))
+        self._clock.ticks_left = 0
+
+    def _header(self) -> dict[str, Any]:
+        """What a snapshot holds beside arrays."""
+        return {"policy": self.name, "config": self.config.to_json(), "randomness": self.randomness.to_json()}
+
+    def fingerprint(self) -> str:
+        """Hash of everything that future behaviour depends on, raw sums included: as secret as the data."""
+        with self._life.free(), self._life.turn():
+            return taken(self).digest()
+
+    def public_fingerprint(self) -> str:
+        """Hash of all that others may see: public fields of the state, ledger, clock.  A function of releases."""
+        raise InvalidInput(f"{self.name} learns from raw data: nothing of its state is public")
+
+    def save(self, path: str | Path) -> None:
+        """Write the whole state to ``path``.  It contains raw sums and waiting rows: as secret as the data.
+
+        Exactly one of this object and the file can go on: the first to do so takes the other's right away, since noise
+        drawn twice for one release is a privacy loss.  An earlier file of this object goes stale.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, which is replaced at once; `tacit.load` reads it.
+        """
+        with self._life.free(), self._life.turn():
+            self._life.go_on()  # else two files of one state, or a file and this object, could both go on
+            snapshot = taken(self)
+            claim = persistence.new_claim(path)
+            self._life.saved(claim)  # before there is a file: from then on one of the two goes on, whatever fails here
+            persistence.write(claim, snapshot.header, snapshot.arrays)
+
+    def keep_log(self, sink: Callable[[Entry], None] | None) -> None:
+        """Hand every release, decision and reward to ``sink`` from now on, in order; None ends it.
+
+        Entries are handed over inside of the call that they belong to, before it returns (`tacit.policies.log`).  A
+        policy whose sink raised has done what is not in the log, and must not go on.
+        """
+        with self._life.free(), self._life.turn():
+            self._log = sink
+            self.publisher = DIRECT if sink is None else LoggingPublisher(sink)
 
     def replay(self, entry: Entry) -> None:
         """Apply an entry of a log to the state from before it: the state after it, without new noise.
@@ -539,36 +586,19 @@ class Policy(Storable, Predicting, ABC):
         Releases and everything made of them are equal to the bit.  Releases come before the decision or reward that
         they belong to, as in the log.
         """
-        with self._life.free():
+        with self._life.free(), self._life.turn():
             self._life.go_on()
             if self._replayed is None:
                 self._replayed = ReplayingPublisher()
             apply_entry(self, entry, self._replayed)
 
-    # Draws
+    def __copy__(self) -> Any:
+        return self.__deepcopy__({})
 
-    def _draw(self, users: int, counted: int) -> tuple[FloatArray, FloatArray]:
-        """Noise of the next tick, in a span that has begun, and coins of its users; it counts as so many decisions."""
-        begins = self._ticks_left <= 0
-        if begins:
-            self._span = self._next_span()
-            self._ticks_left = self._span.ticks
-        span = self._span
-        noise = self._noise(span, users if self.noise_for_each else 1) if begins or not span.rare else _NOTHING
-        if self.noise_for_each:
-            noise = noise.reshape(1, -1)
-        self._ticks_left -= counted if span.rare else 1
-        if begins and span.rare and span.noise_size:
-            self._ticks_left = 0  # whatever interrupts this tick, the next one asks the state whether its leaf is due
-        count = self.coin_count
-        if count:
-            return noise, self.randomness.coins.random((users, count))
-        return noise, _NO_COINS if users == 1 else np.zeros((users, 0))
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        self._life.refuse_copies("copied")
+        return type(self).from_snapshot(self.snapshot())
 
-    def _noise(self, span: Span, ticks: int) -> FloatArray:
-        """What the span draws for so many ticks, a line for each."""
-        shape = (ticks, span.noise_size)
-        if span.noise_size == 0:
-            return _NOTHING if ticks == 1 else np.zeros(shape)
-        source = self.randomness.ticks
-        return source.integers(span.noise_scale, shape) if span.rare else source.gaussian(span.noise_scale, shape)
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        self._life.refuse_copies("pickled")
+        return type(self).from_snapshot, (self.snapshot(),)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
 
 from tacit.policies.config import Config, PrivateConfig
-from tacit.policies.notices import bound_notices, horizon_notices
 from tacit.policies.policy import Policy
 from tacit.policies.setting import PrivateSetting, make_private_setting
-from tacit.policies.snapshots import Snapshot, digest
-from tacit.policies.state import public_part
+from tacit.policies.state import Snapshot, digest, public_part, taken
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.randomness import Randomness
 from tacit.privacy.report import PrivacyReport
 from tacit.typing import FloatArray
 
 Private = TypeVar("Private", bound="PrivatePolicy")
+_MANY_NUMBERS: Final = 10_000
+"""From here on a release takes a millisecond and more."""
+_AT_THE_BOUND: Final = 0.999
+"""Share of theta_bound from which an estimate counts as lying on it: projections are rounded."""
 
 
 class PrivatePolicy(Policy):
@@ -27,15 +29,6 @@ class PrivatePolicy(Policy):
     A subclass states its ``guarantee``, charges ``self.ledger`` before it releases anything, and hands what it releases
     outside of a stream to ``self.publisher``.  Fields of its state that depend on rows other than through releases are
     annotated ``Secret[...]``; ``_drop_raw`` empties them.
-
-    Parameters
-    ----------
-    config : PrivateConfig, optional
-        The whole configuration, of the class's ``config_type``.
-    randomness : Randomness, optional
-        Sources of all random numbers, which may be taped or played back (`tacit.privacy.randomness`).
-    **fields : Any
-        Fields of the configuration, in place of ``config``.
 
     Examples
     --------
@@ -113,7 +106,7 @@ class PrivatePolicy(Policy):
     @property
     def privacy(self) -> PrivacyReport:
         """Target, spent and remaining budget; prints as a table."""
-        with self._life.free():
+        with self._life.free(), self._life.turn():
             recoveries = tuple(_recovery_text(decision) for decision in self.recovered_at)
             warnings = self._warnings() + self._notices() + recoveries
             noise = self.randomness.ticks.describe()
@@ -121,7 +114,7 @@ class PrivatePolicy(Policy):
 
     def public_fingerprint(self) -> str:
         """Hash of all that others may see: public fields of the state, ledger, clock.  A function of releases."""
-        with self._life.free():
+        with self._life.free(), self._life.turn():
             header = {"ledger": self.ledger.to_dict(), "decisions": self.decisions}
             return digest(header, public_part(self.state))
 
@@ -139,7 +132,7 @@ class PrivatePolicy(Policy):
 
         ``from_public_snapshot`` goes on from it, any number of times.
         """
-        with self._life.free():
+        with self._life.free(), self._life.turn():
             arrays = {f"state.{path}": array for path, array in public_part(self.state).items()}
             header = {name: value for name, value in self._header().items() if name != "randomness"}
             return Snapshot(header, arrays | {"pending.clock": self._pending.to_arrays()["clock"]}).copied()
@@ -148,19 +141,19 @@ class PrivatePolicy(Policy):
     def from_public_snapshot(cls: type[Private], snapshot: Snapshot) -> Private:
         """A policy that knows what was public, and nothing else: as after ``recover``, with noise of its own."""
         kept = cls(cls.config_type.from_json(snapshot.header["config"]))
-        kept._restore(Snapshot(snapshot.header, kept._taken().arrays | snapshot.arrays))
+        kept._restore(Snapshot(snapshot.header, taken(kept).arrays | snapshot.arrays))
         kept.recover()
         return kept
 
     def recover(self) -> str:
         """Go on from the public part alone; says what was lost (docs/theory.md, "Recovery after a crash")."""
-        with self._life.free():
+        with self._life.free(), self._life.turn():
             self.recovered_at.append(self.decisions)
             # Another life may have used the generators' next draws on other rows: never the same twice.
             self.randomness = self.randomness.fresh()
             self._pending.recover()
             self._drop_raw()
-            self._ticks_left = 0
+            self._clock.ticks_left = 0
             return _recovery_text(self.recovered_at[-1])
 
 
@@ -168,4 +161,45 @@ def _recovery_text(decision: int) -> str:
     return (
         f"recovered from a saved file after decision {decision}: raw sums, the open leaf or batch and all rewards that "
         "were waited for are lost, as is whatever was decided after that save; what had been released by then is kept."
+    )
+
+
+# What the privacy report says of a policy that cannot learn as it should; all of it follows from what is public
+
+
+def bound_notices(estimate: FloatArray, theta_bound: float) -> tuple[str, ...]:
+    """One when the released estimate is as long as it may be."""
+    length = float(np.linalg.norm(estimate))
+    if length < _AT_THE_BOUND * theta_bound:
+        return ()
+    return (
+        f"the released estimate lies on theta_bound: it has length {length:.4g}, and {theta_bound:.4g} is admitted. "
+        "After few decisions that is noise. If it stays so, the rewards ask for a longer parameter, and arms are told "
+        "apart worse than they could be: make a new policy with a larger theta_bound, or, where most rewards are 0 (or "
+        "most are not), state their public base_rate, which is most of that length.",
+    )
+
+
+def size_notices(released: int, dim: int, state_bytes: int) -> tuple[str, ...]:
+    """One when every release holds many numbers, each with noise, for want of features that exclude each other."""
+    if released < _MANY_NUMBERS:
+        return ()
+    return (
+        f"with {dim} features that can all occur together each release holds {released:,} numbers, all of them with "
+        f"noise; the state takes {state_bytes / 1e6:.1f} MB, and a release (one for each percent of decisions) as long "
+        "as it takes to solve equations of that size. Features that exclude each other, such as values of a category "
+        "or parameters per arm in a schema, cost less.",
+    )
+
+
+def horizon_notices(decisions: int, horizon: int | None, *, ended: bool) -> tuple[str, ...]:
+    """One when more decisions were made than the horizon; ``ended`` says whether the last release has been made."""
+    if horizon is None or decisions <= horizon:
+        return ()
+    told = f"{decisions} decisions were made, and the horizon is {horizon}: "
+    if not ended:
+        return (f"{told}the policy still learns; whatever depends on a horizon was planned for a shorter run.",)
+    return (
+        f"{told}the last release has been made. Decisions go on by the last estimate, as private as before; rewards "
+        "are still taken, and teach nothing. Make a new policy with a larger horizon, or without one.",
     )

@@ -15,7 +15,7 @@ from tacit.policies import persistence
 from tacit.policies.config import PrivateConfig, described_fields
 from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
-from tacit.policies.snapshots import Snapshot
+from tacit.policies.state import Snapshot
 
 if TYPE_CHECKING:
     from tacit.features import Schema

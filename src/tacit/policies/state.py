@@ -1,4 +1,4 @@
-"""States, nested ``NamedTuple``s, as flat dictionaries of arrays and back, and what of them is secret.
+"""States, nested ``NamedTuple``s, as flat dictionaries of arrays and back, what of them is secret, and snapshots.
 
 What changes is an array: a number that changes is an array without axes, read and written as ``state.ticks[()]``.
 What does not change, the constants, are plain numbers in a ``NamedTuple`` of their own.  They follow from the
@@ -11,14 +11,20 @@ checks it: with the same releases all public fields are the same, byte for byte,
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from tacit.policies.policy import Policy
 
 State = TypeVar("State", bound=tuple[Any, ...])
 Array = npt.NDArray[Any]
@@ -92,3 +98,43 @@ def _checked(path: str, expected: Array, arrays: Mapping[str, Array]) -> Array:
             f"{expected.ndim}: the file is corrupt or of another version"
         )
     return np.array(found, order="C")  # ascontiguousarray would give a number an axis
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The whole state of a policy as JSON and plain arrays, from which it goes on as if nothing had happened.
+
+    ``header`` holds what JSON can hold (policy, configuration, ledger, randomness), ``arrays`` all the rest.
+    """
+
+    header: dict[str, Any]
+    arrays: dict[str, Array]
+
+    def group(self, prefix: str) -> dict[str, Array]:
+        """The arrays below ``prefix``, without it."""
+        start = f"{prefix}."
+        return {path.removeprefix(start): array for path, array in self.arrays.items() if path.startswith(start)}
+
+    def copied(self) -> Snapshot:
+        """This snapshot with arrays of its own: those of a policy change with it."""
+        return Snapshot(self.header, {path: np.array(array) for path, array in self.arrays.items()})
+
+    def digest(self) -> str:
+        """Hash of all of it."""
+        return digest(self.header, self.arrays)
+
+
+def taken(policy: Policy) -> Snapshot:
+    """The whole state of a policy, as a snapshot that shares its arrays."""
+    arrays = {f"state.{path}": array for path, array in flatten(policy.state).items()}
+    arrays |= {f"pending.{path}": array for path, array in policy._pending.to_arrays().items()}
+    return Snapshot(policy._header(), arrays)
+
+
+def digest(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
+    """Hash of JSON and arrays."""
+    found = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for path in sorted(arrays):
+        found.update(path.encode())
+        found.update(np.ascontiguousarray(arrays[path]).tobytes())
+    return found.hexdigest()

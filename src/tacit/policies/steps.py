@@ -1,8 +1,8 @@
 """The steps of a policy: pure functions on its state, with an axis of users in front.
 
-A policy is a state, a ``NamedTuple`` of arrays, and three steps on it.  Library, simulator and service run the same
-steps.  Randomness arrives as arrays: steps are functions of their arguments, so that a run can be replayed with its
-noise frozen.
+A policy is a state, a ``NamedTuple`` of arrays, and three or four steps on it.  Library, simulator and service run the
+same steps.  Randomness arrives as arrays: steps are functions of their arguments, so that a run can be replayed with
+its noise frozen.
 
 Fields of a state that depend on rows other than through releases are annotated ``Secret[...]``, see
 `tacit.policies.state`.
@@ -17,7 +17,7 @@ from tacit.threads import one_blas_thread
 from tacit.typing import FloatArray, IntArray
 
 
-class ArraySteps(NamedTuple):
+class Steps(NamedTuple):
     """The steps of a policy as NumPy functions over N users who share its state.
 
     N is 1 for ``select`` and ``update``, the users of a batch for ``select_batch``, and for ``play`` all rounds up to
@@ -38,6 +38,11 @@ class ArraySteps(NamedTuple):
 
     Takes in what was released, if anything was (``fresh``).  An event other than 0 is handed to the policy's
     ``_on_event`` before arms are chosen.
+    """
+    make_room: Callable[[Any, int], Any] | None = None
+    """``make_room(state, count) -> state``: before ``learn`` takes in so many rewards; for states that grow.
+
+    `tacit.glm.rows.make_room` does it for a state with rows.
     """
 
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from tacit.policies.arms import chosen_rows, into_unit_ball
+from tacit.policies.admission import chosen_rows, into_unit_ball
 from tacit.policies.continual_policy import ContinualPolicy
-from tacit.policies.steps import ArraySteps
+from tacit.policies.steps import Steps
 from tacit.privacy.continual import ContinualRelease, Stream, contribute, released_variance
 from tacit.typing import Count, FloatArray, IntArray, count
 
@@ -84,7 +84,7 @@ class SumPolicy(ContinualPolicy):
     guarantee" why ``contribution`` holds.
     """
 
-    steps = ArraySteps(_choose, _learn, _advance)
+    steps = Steps(_choose, _learn, _advance)
 
     @property
     @abstractmethod

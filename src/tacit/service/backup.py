@@ -29,7 +29,7 @@ from tacit.errors import CorruptState, InvalidInput, TacitError
 from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import policy_class
-from tacit.policies.snapshots import Snapshot
+from tacit.policies.state import Snapshot
 from tacit.service.events import HASH_KEY
 from tacit.service.journal import UNFINISHED, PolicyJournal, extra_of
 from tacit.service.lives import LIVES, cost_of_lives, lives_of

@@ -22,7 +22,7 @@ from tacit.service.terms import TERMS
 
 if TYPE_CHECKING:
     from tacit.features.encoding import Arms
-    from tacit.policies.arm_forms import Record
+    from tacit.policies.admission import Record
     from tacit.policies.config import Config
     from tacit.policies.decision import Decision
     from tacit.policies.explanation import ChoiceExplanation, Explanation

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from tacit.errors import CorruptState
 from tacit.policies.log import Decided, Entry, Rewarded, from_parts, to_parts
-from tacit.policies.snapshots import Snapshot
+from tacit.policies.state import Snapshot
 
 Array = npt.NDArray[Any]
 _DECIDED, _REWARDED, _PARTS = b"D", b"W", b"P"

@@ -15,8 +15,8 @@ from tacit.audit.replay import load_private, own_registry
 from tacit.audit.session import Session
 from tacit.audit.statistics import noise_scale_bounds
 from tacit.audit.worlds import copied
+from tacit.policies.log import Publisher
 from tacit.policies.private_policy import PrivatePolicy
-from tacit.policies.publisher import Publisher
 from tacit.privacy import continual
 from tacit.privacy.factorization import FACTORIZATIONS
 from tacit.privacy.noise import ExactNoise, FastNoise

@@ -10,6 +10,7 @@ import pytest
 from scipy import optimize, special
 
 from tacit.errors import InvalidInput
+from tacit.policies.clock import release
 from tacit.policies.registry import make_policy
 from tests.policies.baselines.helpers import Array, maximum_likelihood, mean, play_recorded, unit_ball
 
@@ -146,7 +147,7 @@ def test_linear_regression_without_noise_is_ridge() -> None:
             name, dim=3, horizon=1000, link="logistic", theta_bound=3.0, epsilon=float("inf"), seed=5, **options
         )
         features, rewards = play_recorded(policy, 200, THETA, seed=1001)
-        policy._tick(np.zeros(policy.noise_size), 1, 1)
+        release(policy, np.zeros(policy.noise_size), 1, 1)
         expected = np.linalg.solve(features.T @ features + np.eye(3), features.T @ rewards)
         np.testing.assert_allclose(policy.state.theta, expected, atol=1e-8)
 

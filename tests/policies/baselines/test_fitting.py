@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from tacit.glm.links import LINKS
-from tacit.glm.rows import ALL_ROWS, rows_of
+from tacit.glm.rows import ALL_ROWS, append_rows, grown, make_rows, rows_of
 from tacit.policies.baselines._fitting import refit, refit_due
 from tacit.policies.registry import make_policy
-from tacit.policies.row_policy import append_rows, grown, make_rows
 from tacit.typing import count
 from tests.policies.baselines.helpers import maximum_likelihood, unit_ball
 

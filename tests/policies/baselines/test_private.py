@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tacit.errors import InvalidInput
 from tacit.policies.baselines.joint_linucb import row_bound
 from tacit.policies.baselines.local_glm import device_gradient
-from tacit.policies.publisher import Publisher
+from tacit.policies.log import Publisher
 from tacit.policies.registry import make_policy
 from tacit.privacy.continual import released_variance
 from tests.policies.baselines.helpers import Array, play_recorded, standard_normal_scale, unit_ball

@@ -22,8 +22,7 @@ from tacit.policies.batches import (
     make_clock,
     tick_batch,
 )
-from tacit.policies.log import Entry, Released
-from tacit.policies.publisher import Publisher
+from tacit.policies.log import Entry, Publisher, Released
 from tacit.policies.registry import make_policy
 from tacit.privacy.noise import FastNoise, SecureNoise
 from tacit.shuffle.messages import Aggregate
@@ -211,7 +210,7 @@ def test_rewards_that_wait_are_in_the_batch_before_it_closes(name: str) -> None:
     size = policy.batch_users
     for arms in contexts[:size]:
         policy.update(policy.select(arms), 1.0)
-    assert policy._unlearned  # summed up together, later
+    assert policy._clock.unlearned  # summed up together, later
     policy.play(contexts[size : size + 1], rewards[size : size + 1])
     assert np.all(np.any(watching.rows[0] != 0.0, axis=1))
     assert policy.state.rows.held[()] == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
 
-from tacit.policies.arms import chosen_rows, into_unit_ball
+from tacit.policies.admission import chosen_rows, into_unit_ball
 from tacit.typing import BoolArray, Count, FloatArray, IntArray
 
 

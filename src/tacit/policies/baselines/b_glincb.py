@@ -24,14 +24,14 @@ from tacit._validate import positive
 from tacit.design.g_optimal import g_optimal_designs
 from tacit.glm.links import Link
 from tacit.glm.loss import weighted_outers
-from tacit.glm.rows import Selection, selected
+from tacit.glm.rows import RowBuffer, Selection, append_rows, make_room, make_rows, selected
 from tacit.policies.baselines._config import scale_option
 from tacit.policies.baselines._fitting import MARK, refit
 from tacit.policies.baselines._ridge import inverse_or_keep, remember_arms, ruled_out, scores, squared_spreads
+from tacit.policies.clock import NO_END, Span
 from tacit.policies.config import Config, at_least, configuration, option
-from tacit.policies.policy import NO_END, Span
-from tacit.policies.row_policy import RowBuffer, RowPolicy, append_rows, make_rows
-from tacit.policies.steps import ArraySteps
+from tacit.policies.policy import Policy
+from tacit.policies.steps import Steps
 from tacit.threads import one_blas_thread
 from tacit.typing import BoolArray, Count, FloatArray, IntArray, count
 
@@ -168,13 +168,13 @@ def batch_ends(horizon: int, batches: int) -> IntArray:
     return np.array(ends, dtype=np.int64)
 
 
-class BatchedGlinCB(RowPolicy):
+class BatchedGlinCB(Policy):
     """B-GLinCB: a handful of policy changes for the whole horizon."""
 
     name: ClassVar[str] = "b-glincb"
     config_type = BatchedGlinConfig
     config: BatchedGlinConfig
-    steps = ArraySteps(choose, learn, advance)
+    steps = Steps(choose, learn, advance, make_room)
     coin_count = 1
     states_propensity = True
     chooses_by_releases = True

@@ -38,7 +38,7 @@ from tacit.policies.baselines._config import ConfidenceConfig, scale_option
 from tacit.policies.baselines._ridge import add_outer, choose_optimistic
 from tacit.policies.config import configuration, option
 from tacit.policies.policy import Policy
-from tacit.policies.steps import ArraySteps, idle, in_turn
+from tacit.policies.steps import Steps, idle, in_turn
 from tacit.typing import Count, FloatArray, IntArray, Number, count, number
 
 _TOLERANCE = 1e-10
@@ -210,7 +210,7 @@ class Ecolog(Policy):
     links = ("logistic",)
     config_type = EcologConfig
     config: EcologConfig
-    steps = ArraySteps(choose, in_turn(learn_one), idle)
+    steps = Steps(choose, in_turn(learn_one), idle)
 
     def _make_state(self) -> EcologState:
         setting, config, dim = self.setting, self.config, self.setting.dim

@@ -21,12 +21,13 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from tacit.glm.rows import RowBuffer, append_rows, make_room, make_rows
 from tacit.policies.baselines._config import DimRidgeConfig, RefittedConfig, scale_option
 from tacit.policies.baselines._fitting import FitConstants, refit_as_rows_grow
 from tacit.policies.baselines._ridge import add_to_inverse, remember_arms, scores, squared_spreads
 from tacit.policies.config import configuration
-from tacit.policies.row_policy import RowBuffer, RowPolicy, append_rows, make_rows
-from tacit.policies.steps import ArraySteps
+from tacit.policies.policy import Policy
+from tacit.policies.steps import Steps
 from tacit.typing import Count, FloatArray, IntArray, count
 
 
@@ -87,13 +88,13 @@ def learn(state: GlmUcbState, memos: FloatArray, rewards: FloatArray) -> None:
     append_rows(state.rows, memos, rewards, 0)
 
 
-class GlmUcb(RowPolicy):
+class GlmUcb(Policy):
     """GLM-UCB; its width, and its regret, grow with kappa."""
 
     name: ClassVar[str] = "glm-ucb"
     config_type = GlmUcbConfig
     config: GlmUcbConfig
-    steps = ArraySteps(choose, learn, refit_as_rows_grow)
+    steps = Steps(choose, learn, refit_as_rows_grow, make_room)
 
     def _make_state(self) -> GlmUcbState:
         setting, config, dim = self.setting, self.config, self.setting.dim

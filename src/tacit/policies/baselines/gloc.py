@@ -22,7 +22,7 @@ from tacit.policies.baselines._config import DimRidgeConfig, scale_option
 from tacit.policies.baselines._ridge import add_outer, choose_optimistic
 from tacit.policies.config import configuration
 from tacit.policies.policy import Policy
-from tacit.policies.steps import ArraySteps, idle, in_turn
+from tacit.policies.steps import Steps, idle, in_turn
 from tacit.typing import FloatArray, IntArray, Number, number
 
 
@@ -112,7 +112,7 @@ class Gloc(Policy):
     name: ClassVar[str] = "gloc"
     config_type = GlocConfig
     config: GlocConfig
-    steps = ArraySteps(choose, in_turn(learn_one), idle)
+    steps = Steps(choose, in_turn(learn_one), idle)
 
     def _make_state(self) -> GlocState:
         dim, constants = self.setting.dim, self._constants()

@@ -11,11 +11,12 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tacit._validate import positive
+from tacit.glm.rows import RowBuffer, append_rows, make_room, make_rows
 from tacit.policies.baselines._fitting import FitConstants, refit_as_rows_grow
 from tacit.policies.baselines._ridge import remember_arms, scores
 from tacit.policies.config import Config, configuration, option
-from tacit.policies.row_policy import RowBuffer, RowPolicy, append_rows, make_rows
-from tacit.policies.steps import ArraySteps
+from tacit.policies.policy import Policy
+from tacit.policies.steps import Steps
 from tacit.typing import Count, FloatArray, IntArray, count
 
 
@@ -55,13 +56,13 @@ def learn(state: GreedyState, memos: FloatArray, rewards: FloatArray) -> None:
     append_rows(state.rows, memos, rewards, 0)
 
 
-class GreedyMLE(RowPolicy):
+class GreedyMLE(Policy):
     """Maximum likelihood in the ball of radius theta_bound, refitted whenever the rows grew by a tenth."""
 
     name: ClassVar[str] = "greedy-mle"
     config_type = GreedyConfig
     config: GreedyConfig
-    steps = ArraySteps(choose, learn, refit_as_rows_grow)
+    steps = Steps(choose, learn, refit_as_rows_grow, make_room)
 
     def _make_state(self) -> GreedyState:
         setting, config = self.setting, self.config

@@ -24,7 +24,7 @@ import numpy as np
 
 from tacit._validate import positive
 from tacit.linalg.packing import packed_size, unpacked
-from tacit.policies.arms import chosen_rows, into_unit_ball
+from tacit.policies.admission import chosen_rows, into_unit_ball
 from tacit.policies.baselines._private_linear import (
     LinearConfig,
     LinearConstants,
@@ -36,7 +36,7 @@ from tacit.policies.baselines._private_linear import (
 from tacit.policies.beliefs import GaussianBelief, most_promising
 from tacit.policies.config import configuration, option
 from tacit.policies.continual_policy import ContinualConfig, ContinualPolicy
-from tacit.policies.steps import ArraySteps
+from tacit.policies.steps import Steps
 from tacit.privacy.continual import ContinualRelease, Stream, contribute, contribute_outer, released_variance
 from tacit.privacy.report import Model
 from tacit.typing import Count, FloatArray, IntArray, Number, count, number
@@ -127,7 +127,7 @@ class JointLinUcb(ContinualPolicy):
     guarantee: ClassVar[Model] = "joint"
     config_type = JointLinConfig
     config: JointLinConfig
-    steps = ArraySteps(choose, learn, advance)
+    steps = Steps(choose, learn, advance)
 
     @property
     def reward_weight(self) -> float:

@@ -25,12 +25,12 @@ import numpy as np
 from tacit._validate import positive
 from tacit.glm.links import Link
 from tacit.linalg.packing import rounded_to_grid
-from tacit.policies.arms import chosen_rows, into_unit_ball
+from tacit.policies.admission import chosen_rows, into_unit_ball
 from tacit.policies.baselines.uniform import uniform_arms
 from tacit.policies.config import PrivateConfig, at_least, configuration, option
+from tacit.policies.log import DIRECT, Publisher
 from tacit.policies.private_policy import PrivatePolicy
-from tacit.policies.publisher import DIRECT, Publisher
-from tacit.policies.steps import ArraySteps
+from tacit.policies.steps import Steps
 from tacit.privacy.report import Model
 from tacit.typing import Count, FloatArray, IntArray, Secret, count
 
@@ -140,7 +140,7 @@ class LocalGLM(PrivatePolicy):
     coin_count = 1
     states_propensity = True
     noise_for_each = True
-    steps = ArraySteps(choose, learn, advance)
+    steps = Steps(choose, learn, advance)
 
     @property
     def memo_size(self) -> int:

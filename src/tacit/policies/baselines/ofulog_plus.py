@@ -21,13 +21,13 @@ import numpy as np
 
 from tacit.glm.links import Link
 from tacit.glm.loss import weighted_outers
-from tacit.glm.rows import ALL_ROWS, Selection, selected
+from tacit.glm.rows import ALL_ROWS, RowBuffer, Selection, append_rows, make_room, make_rows, selected
 from tacit.policies.baselines._config import RefittedConfig, scale_option
 from tacit.policies.baselines._fitting import refit, refit_due
 from tacit.policies.baselines._ridge import add_to_inverse, choose_optimistic, inverse_or_keep
 from tacit.policies.config import configuration
-from tacit.policies.row_policy import RowBuffer, RowPolicy, append_rows, make_rows
-from tacit.policies.steps import ArraySteps
+from tacit.policies.policy import Policy
+from tacit.policies.steps import Steps
 from tacit.threads import one_blas_thread
 from tacit.typing import Count, FloatArray, IntArray, count
 
@@ -111,14 +111,14 @@ def learn(state: OfulogState, memos: FloatArray, rewards: FloatArray) -> None:
     append_rows(state.rows, memos, rewards, 0)
 
 
-class OfulogPlus(RowPolicy):
+class OfulogPlus(Policy):
     """OFULog+ over the ellipsoid that contains its confidence set."""
 
     name: ClassVar[str] = "ofulog+"
     links = ("logistic",)
     config_type = OfulogConfig
     config: OfulogConfig
-    steps = ArraySteps(choose, learn, advance)
+    steps = Steps(choose, learn, advance, make_room)
 
     def _make_state(self) -> OfulogState:
         setting, config = self.setting, self.config

@@ -24,7 +24,7 @@ import numpy as np
 from tacit._validate import positive, real
 from tacit.errors import InvalidInput
 from tacit.glm.links import Link
-from tacit.glm.rows import ALL_ROWS
+from tacit.glm.rows import ALL_ROWS, RowBuffer, append_rows, make_room, make_rows
 from tacit.policies.baselines._config import ConfidenceConfig, scale_option
 from tacit.policies.baselines._fitting import MARK, refit, refit_due
 from tacit.policies.baselines._ridge import (
@@ -36,8 +36,8 @@ from tacit.policies.baselines._ridge import (
     squared_spreads,
 )
 from tacit.policies.config import configuration, option
-from tacit.policies.row_policy import RowBuffer, RowPolicy, append_rows, make_rows
-from tacit.policies.steps import ArraySteps
+from tacit.policies.policy import Policy
+from tacit.policies.steps import Steps
 from tacit.typing import Count, FloatArray, IntArray, Number, count, number
 
 EXPLORED = 1
@@ -182,13 +182,13 @@ def learn(state: RsState, memos: FloatArray, rewards: FloatArray) -> None:
     append_rows(state.rows, features, rewards, marks.astype(np.uint8))
 
 
-class RsGlinUcb(RowPolicy):
+class RsGlinUcb(Policy):
     """RS-GLinUCB: rarely switching, free of kappa in the leading term."""
 
     name: ClassVar[str] = "rs-glinucb"
     config_type = RsConfig
     config: RsConfig
-    steps = ArraySteps(choose, learn, advance)
+    steps = Steps(choose, learn, advance, make_room)
 
     @property
     def memo_size(self) -> int:

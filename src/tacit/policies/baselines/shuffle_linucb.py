@@ -46,7 +46,7 @@ from tacit.policies.batches import (
 )
 from tacit.policies.beliefs import GaussianBelief, PointBelief, most_promising
 from tacit.policies.config import at_least, configuration, option
-from tacit.policies.steps import ArraySteps
+from tacit.policies.steps import Steps
 from tacit.privacy.noise import NoiseSource
 from tacit.shuffle.domains import Ball, OuterProducts
 from tacit.shuffle.planning import BatchPlan, Request, plan_batch
@@ -120,7 +120,7 @@ class ShuffleLinUcb(BatchPolicy):
     config_type = ShuffleLinConfig
     config: ShuffleLinConfig
     state: ShuffleLinState
-    steps = ArraySteps(_choose, _learn, _advance)
+    steps = Steps(_choose, _learn, _advance)
     charged_when_opened = False  # all batches have one plan: what is given up before it is full need not be paid for
 
     def _make_state(self) -> ShuffleLinState:

@@ -6,9 +6,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.policies.arms import chosen_rows, into_unit_ball
-from tacit.policies.policy import NO_END, Policy, Span
-from tacit.policies.steps import ArraySteps, idle
+from tacit.policies.admission import chosen_rows, into_unit_ball
+from tacit.policies.clock import NO_END, Span
+from tacit.policies.policy import Policy
+from tacit.policies.steps import Steps, idle
 from tacit.typing import Count, FloatArray, IntArray, count
 
 
@@ -42,7 +43,7 @@ class UniformRandom(Policy):
     name: ClassVar[str] = "random"
     coin_count = 1
     states_propensity = True
-    steps = ArraySteps(choose, learn, idle)
+    steps = Steps(choose, learn, idle)
     chooses_by_releases = True  # or by nothing at all
 
     def _next_span(self) -> Span:

@@ -19,7 +19,7 @@ from tacit.errors import InvalidInput
 from tacit.estimation.descent import MAX_STEPS, NoisyGradientDescent
 from tacit.estimation.newton import NoisyNewton
 from tacit.estimation.plan import PrivateOptimizer, Problem, PublicView, estimate
-from tacit.glm.rows import Selection
+from tacit.glm.rows import Selection, make_rows
 from tacit.linalg.packing import packed_size, unpacked
 from tacit.linalg.projection import make_ellipsoid
 from tacit.policies.beliefs import PointBelief
@@ -37,7 +37,6 @@ from tacit.policies.joint.steps import (
     JointState,
     Side,
 )
-from tacit.policies.row_policy import RowPolicy, make_rows
 from tacit.privacy.continual import ContinualRelease, Stream, check_exact_sums, released_variance
 from tacit.privacy.events import DiscreteGaussianRelease, NoisySum, PrivacyEvent
 from tacit.privacy.factorization import worst_prefix_sd
@@ -74,7 +73,7 @@ class JointConfig(ContinualConfig):
     constant: float = option("The paper's universal constant C in beta and gamma.", default=1.0, check=positive)
 
 
-class JointGLM(ContinualPolicy, RowPolicy):
+class JointGLM(ContinualPolicy):
     """Algorithm 2: generalized linear bandits with adversarial contexts under joint differential privacy.
 
     Formal guarantee

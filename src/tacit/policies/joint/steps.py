@@ -13,13 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.glm.links import Link
-from tacit.glm.rows import RowBuffer
+from tacit.glm.rows import RowBuffer, append_rows, make_room
 from tacit.linalg.inverse import is_positive_definite, ridge_inverse
 from tacit.linalg.packing import unpacked
-from tacit.policies.arms import chosen_rows, into_unit_ball
+from tacit.policies.admission import chosen_rows, into_unit_ball
 from tacit.policies.beliefs import GaussianBelief
-from tacit.policies.row_policy import append_rows
-from tacit.policies.steps import ArraySteps
+from tacit.policies.steps import Steps
 from tacit.privacy.continual import Stream, contribute_outer, released_variance
 from tacit.threads import one_blas_thread
 from tacit.typing import Count, FloatArray, IntArray, Number, Secret
@@ -169,4 +168,4 @@ def _outgrown(side: Side, growth: float) -> bool:
     return not is_positive_definite(growth * side.anchor - side.design)
 
 
-STEPS = ArraySteps(choose, learn, advance)
+STEPS = Steps(choose, learn, advance, make_room)

@@ -16,7 +16,7 @@ from tacit.design.g_optimal import g_optimal_designs
 from tacit.glm.links import Link
 from tacit.policies.batches import BatchClock, BatchRows, keep_rows, remember_arms, tick_batch
 from tacit.policies.beliefs import GaussianBelief
-from tacit.policies.steps import ArraySteps
+from tacit.policies.steps import Steps
 from tacit.threads import one_blas_thread
 from tacit.typing import BoolArray, FloatArray, IntArray, Number, Secret
 
@@ -165,4 +165,4 @@ def learn(state: ShuffleState, memos: FloatArray, rewards: FloatArray) -> None:
     keep_rows(state.batch, state.rows, memos, rewards)
 
 
-STEPS = ArraySteps(choose, learn, advance)
+STEPS = Steps(choose, learn, advance)

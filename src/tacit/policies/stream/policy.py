@@ -20,7 +20,7 @@ from tacit.linalg.blocks import make_blocks
 from tacit.policies.beliefs import BlockBelief, GaussianBelief
 from tacit.policies.config import at_least, choice, configuration, option
 from tacit.policies.continual_policy import ContinualConfig, ContinualPolicy
-from tacit.policies.notices import size_notices
+from tacit.policies.private_policy import size_notices
 from tacit.policies.setting import Setting
 from tacit.policies.state import size_in_bytes
 from tacit.policies.stream.estimate import StreamConstants

@@ -24,9 +24,9 @@ from tacit.linalg.blocks import (
     check_compact,
     values_and_places,
 )
-from tacit.policies.arms import chosen_rows, into_unit_ball
+from tacit.policies.admission import chosen_rows, into_unit_ball
 from tacit.policies.beliefs import BlockBelief, GaussianBelief, most_promising
-from tacit.policies.steps import ArraySteps
+from tacit.policies.steps import Steps
 from tacit.policies.stream.estimate import StreamConstants, Uncertainty, solve_blocks
 from tacit.privacy.continual import Stream, contribute, contribute_outer, released_variance, unevenness
 from tacit.privacy.geometric import PublicMean
@@ -154,4 +154,4 @@ def solve(state: StreamState) -> None:
     state.theta[:] = theta * min(1.0, constants.theta_bound / length) if length > 0.0 else 0.0
 
 
-STEPS = ArraySteps(choose, learn, advance)
+STEPS = Steps(choose, learn, advance)

@@ -1,0 +1,150 @@
+"""The clock of a policy: ticks before decisions, spans of ticks between public events, and rewards on their way.
+
+A tick releases what is due, has the policy take it in, and hands out the random numbers of the decisions that follow.
+Rewards wait in a queue until a release could depend on them, or something looks at the state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tacit.typing import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from tacit.policies.policy import Policy
+
+NO_END = 1 << 30
+"""Ticks of a span that nothing ends."""
+QUEUE = 64
+"""Rewards that are learned from together: a call of NumPy costs about the same for one row and for sixty."""
+_NOTHING, _NO_COINS = np.zeros(0), np.zeros((1, 0))
+_CHUNK = 1 << 17
+"""Numbers of contexts that ``play`` chooses by at a time: what the processor's cache holds."""
+
+
+class Span(NamedTuple):
+    """Ticks that may follow each other without anything between them, and the noise that they draw."""
+
+    ticks: int
+    noise_size: int
+    noise_scale: float
+    rare: bool = False
+    """Whether ``ticks`` counts decisions, and only the first tick draws noise, in whole numbers."""
+
+
+class Clock:
+    """Where a policy is between two ticks."""
+
+    __slots__ = ("span", "ticks_left", "unlearned")
+
+    def __init__(self) -> None:
+        self.span = Span(0, 0, 0.0)
+        self.ticks_left = 0
+        """How many ticks of the span may still follow; none when the state was replaced."""
+        self.unlearned: list[tuple[FloatArray, float]] = []
+        """Memos and rewards that were taken in and not summed yet; ``Policy.state`` shows none without them."""
+
+
+def tick(policy: Policy, users: int) -> FloatArray:
+    """Tick before the decisions of ``users``, and return their coins, shape (users, coin count)."""
+    clock, pending, counted = policy._clock, policy._pending, users
+    if pending.age:
+        for memo, reward in pending.matured():
+            policy._learn(memo, reward)
+        counted = policy._counted(users)
+    begins = clock.ticks_left <= 0
+    if begins:
+        clock.span = policy._next_span()
+        clock.ticks_left = clock.span.ticks
+    span, noise = clock.span, _NOTHING
+    if span.noise_size and (begins or not span.rare):
+        noise = _noise(policy, span, users if policy.noise_for_each else 1).reshape(-1)
+    clock.ticks_left -= counted if span.rare else 1
+    if begins and span.rare and span.noise_size:
+        clock.ticks_left = 0  # whatever interrupts this tick, the next one asks the state whether its leaf is due
+    if policy.coin_count:
+        coins = policy.randomness.coins.random((users, policy.coin_count))
+    else:
+        coins = _NO_COINS if users == 1 else np.zeros((users, 0))
+    release(policy, noise, users, counted)
+    return coins
+
+
+def release(policy: Policy, noise: FloatArray, users: int, counted: int) -> None:
+    """Release what is due before the decisions of ``users`` with this noise, and have the policy take it in.
+
+    The clock of releases counts them as ``counted`` decisions: with ``reward_age`` those that come of age.
+    """
+    if policy._clock.unlearned and (noise.size or not policy._clock.span.rare):
+        learn_queued(policy)
+    fresh = policy._close(noise, counted)  # may replace the state
+    event = policy.steps.advance(policy._state, fresh, users)
+    if event:
+        policy._on_event(event)
+
+
+def learn_queued(policy: Policy) -> None:
+    """Sum up what waits.  Taken out first: an interruption may lose rewards, and never counts one twice."""
+    queued, policy._clock.unlearned = policy._clock.unlearned, []
+    memos, rewards = zip(*queued, strict=True)
+    policy._learn_rows(np.array(memos), np.array(rewards))
+
+
+def play(policy: Policy, contexts: FloatArray, rewards: FloatArray) -> IntArray:
+    """Play whole rounds, span by span; ``contexts`` are in the form that steps take."""
+    count, clock = contexts.shape[0], policy._clock
+    clock.ticks_left = 0  # spans of its own: whatever interrupts it, the next decision begins another
+    if clock.unlearned:
+        learn_queued(policy)  # before those of these rounds, as they came
+    arms, start = np.empty(count, dtype=np.int64), 0
+    while start < count:
+        span = clock.span = policy._next_span()
+        stop = min(count, start + span.ticks)
+        _play_rounds(policy, span, contexts[start:stop], rewards[start:stop], arms[start:stop])
+        start = stop
+    policy._pending.skip(count)
+    return arms
+
+
+def _play_rounds(policy: Policy, span: Span, contexts: FloatArray, rewards: FloatArray, arms: IntArray) -> None:
+    """Play the rounds of a span: together where only its first tick can release anything, else one by one."""
+    count, together = arms.size, span.rare and policy.chooses_by_releases
+    noise = _noise(policy, span, 1 if span.rare else count)
+    coins = policy.randomness.coins.random((count, policy.coin_count))
+    if together:
+        release(policy, noise[0], count, count)
+    most = max(1, _CHUNK // contexts[0].size) if together else 1
+    for start in range(0, count, most):
+        part = slice(start, min(count, start + most))
+        if not together:
+            release(policy, noise[start] if start < len(noise) else _NOTHING, 1, 1)
+        _play_part(policy, contexts[part], rewards[part], coins[part], arms[part])
+
+
+def _play_part(policy: Policy, contexts: FloatArray, rewards: FloatArray, coins: FloatArray, arms: IntArray) -> None:
+    """Choose for all of these users, and learn from what their arms earn."""
+    memos = np.empty((arms.size, policy.memo_size))
+    arms[:] = policy.steps.choose(policy._state, contexts, coins, memos)
+    earned = rewards[0][arms] if arms.size == 1 else rewards[np.arange(arms.size), arms]
+    policy._learn_rows(memos, earned)
+
+
+def play_with_age(policy: Policy, contexts: FloatArray, rewards: FloatArray) -> IntArray:
+    """Play rounds one by one where rewards wait for their age: what is learned before a round depends on the clock."""
+    arms = np.empty(contexts.shape[0], dtype=np.int64)
+    for t in range(arms.size):
+        chosen, memos, _ = policy._decide(contexts[t : t + 1])
+        arms[t] = chosen[0]
+        policy._pending.keep(policy._pending.add(memos[0]), rewards.item(t, arms[t]))
+    return arms
+
+
+def _noise(policy: Policy, span: Span, ticks: int) -> FloatArray:
+    """What the span draws for so many ticks, a line for each."""
+    shape = (ticks, span.noise_size)
+    if span.noise_size == 0:
+        return np.zeros(shape)
+    source = policy.randomness.ticks
+    return source.integers(span.noise_scale, shape) if span.rare else source.gaussian(span.noise_scale, shape)
