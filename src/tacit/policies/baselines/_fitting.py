@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from tacit.glm.likelihood import Limits, Objective, Status, minimise
@@ -35,6 +36,12 @@ def refit_due(count: int, fitted: Count, growth: float) -> bool:
         return False
     fitted[()] = now
     return True
+
+
+def until_refit(state: Any, memos: FloatArray) -> int:
+    """How many of N decisions come before the next fit: the ``until_change`` of a policy that chooses by fits alone."""
+    held, fitted = int(state.rows.held[()]), int(state.fitted[()])
+    return min(len(memos), max(1, math.ceil(fitted + max(1.0, state.fit.growth * fitted)) - held))
 
 
 def refit(

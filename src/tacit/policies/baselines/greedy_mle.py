@@ -12,7 +12,7 @@ import numpy as np
 
 from tacit._validate import positive
 from tacit.glm.rows import RowBuffer, append_rows, make_room, make_rows
-from tacit.policies.baselines._fitting import FitConstants, refit_as_rows_grow
+from tacit.policies.baselines._fitting import FitConstants, refit_as_rows_grow, until_refit
 from tacit.policies.baselines._ridge import remember_arms, scores
 from tacit.policies.config import Config, configuration, option
 from tacit.policies.policy import Policy
@@ -62,7 +62,7 @@ class GreedyMLE(Policy):
     name: ClassVar[str] = "greedy-mle"
     config_type = GreedyConfig
     config: GreedyConfig
-    steps = Steps(choose, learn, refit_as_rows_grow, make_room)
+    steps = Steps(choose, learn, refit_as_rows_grow, make_room, until_refit)
 
     def _make_state(self) -> GreedyState:
         setting, config = self.setting, self.config

@@ -153,7 +153,7 @@ def choose(state: RsState, contexts: FloatArray, coins: FloatArray, memos: Float
     if not all(explores.tolist()):
         arms = np.where(explores, arms, _optimistic(state, contexts, variances, math.sqrt(log)))
     remember_arms(contexts, arms, memos)
-    memos[:, MARK] = EXPLORED * explores
+    memos[:, MARK] = explores  # EXPLORED or 0
     return arms
 
 
@@ -167,6 +167,22 @@ def _optimistic(state: RsState, contexts: FloatArray, variances: FloatArray, roo
     index[ruled_out(scores(contexts, state.theta_explored), reach)] = -np.inf
     arms: IntArray = index.argmax(axis=1)
     return arms
+
+
+def until_change(state: RsState, memos: FloatArray) -> int:
+    """How many of N decisions may be kept: up to the first row of T_o, or the first that may bring the next switch.
+
+    det H grows by at most what each row alone would add.  The logarithm of the widths changes beyond the horizon only.
+    """
+    constants, features, marks = state.constants, memos[:, :MARK], memos[:, MARK]
+    if marks[0] == EXPLORED:
+        return 1
+    most = max(1, min(len(memos), int(constants.horizon) - 2 - int(state.rows.held[()])))
+    weights = constants.link.derivative(features.dot(state.theta_explored)) / math.e
+    gains = weights * np.vecdot(features.dot(state.current_inverse), features)
+    growth = state.growth[()] + np.log1p(gains).cumsum()
+    changes = np.flatnonzero((marks == EXPLORED) | (growth > constants.switch_growth))
+    return min(most, int(changes[0]) + 1) if changes.size else most
 
 
 def learn(state: RsState, memos: FloatArray, rewards: FloatArray) -> None:
@@ -188,7 +204,7 @@ class RsGlinUcb(Policy):
     name: ClassVar[str] = "rs-glinucb"
     config_type = RsConfig
     config: RsConfig
-    steps = Steps(choose, learn, advance, make_room)
+    steps = Steps(choose, learn, advance, make_room, until_change)
 
     @property
     def memo_size(self) -> int:
