@@ -117,20 +117,20 @@ def _play_rounds(policy: Policy, span: Span, contexts: FloatArray, rewards: Floa
     coins = policy.randomness.coins.random((count, policy.coin_count))
     if together:
         release(policy, noise[0], count, count)
-    most, start = max(1, _CHUNK // contexts[0].size) if together else 1, 0
+    most, start = max(1.0, _CHUNK // contexts[0].size) if together else 1.0, 0
     while start < count:
-        part = slice(start, min(count, start + most))
+        part = slice(start, min(count, start + int(most)))
         if not together:
             release(policy, noise[start] if start < len(noise) else _NOTHING, 1, 1)
         played = _play_part(policy, contexts[part], rewards[part], coins[part], arms[part])
         start += played
         if policy.steps.until_change is not None:
-            most = min(2 * played, _AHEAD)
+            most = min(1.25 * most, _AHEAD) if start == part.stop else max(1.0, 0.5 * played)
 
 
 def _play_part(policy: Policy, contexts: FloatArray, rewards: FloatArray, coins: FloatArray, arms: IntArray) -> int:
     """Choose for all of these users, and learn from what their arms earn; how many of them were played so."""
-    memos, until_change = np.empty((arms.size, policy.memo_size)), policy.steps.until_change
+    memos, until_change = np.empty((arms.size, policy._pending.memo_size)), policy.steps.until_change
     arms[:] = policy.steps.choose(policy._state, contexts, coins, memos)
     earned = rewards[0][arms] if arms.size == 1 else rewards[np.arange(arms.size), arms]
     if until_change is not None:

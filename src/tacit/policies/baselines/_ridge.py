@@ -47,9 +47,13 @@ def inverse_or_keep(matrix: FloatArray, inverse: FloatArray, unfinished: Count) 
 def squared_spreads(contexts: FloatArray, inverse: FloatArray) -> FloatArray:
     """``||x||^2_inverse`` of every arm, shape (N, K)."""
     users, arms, dim = contexts.shape
-    rows = contexts.reshape(-1, dim)
+    return _row_spreads(contexts.reshape(-1, dim), inverse).reshape(users, arms)
+
+
+def _row_spreads(rows: FloatArray, inverse: FloatArray) -> FloatArray:
+    """``||x||^2_inverse`` of each of M rows; rounding may not turn it negative."""
     squares: FloatArray = np.vecdot(rows.dot(inverse), rows)
-    return np.maximum(squares, 0.0, out=squares).reshape(users, arms)
+    return np.maximum(squares, 0.0, out=squares)
 
 
 def scores(contexts: FloatArray, theta: FloatArray) -> FloatArray:
@@ -61,10 +65,12 @@ def scores(contexts: FloatArray, theta: FloatArray) -> FloatArray:
 
 def optimistic_scores(contexts: FloatArray, theta: FloatArray, inverse: FloatArray, width: float) -> FloatArray:
     """``<x, theta> + width * ||x||_inverse`` of every arm, shape (N, K): the best over an ellipsoid around theta."""
-    index = np.sqrt(squared_spreads(contexts, inverse))
+    users, arms, dim = contexts.shape
+    rows = contexts.reshape(-1, dim)
+    index = np.sqrt(_row_spreads(rows, inverse))
     index *= width
-    index += scores(contexts, theta)
-    return index
+    index += rows.dot(theta)
+    return index.reshape(users, arms)
 
 
 def choose_optimistic(

@@ -177,7 +177,7 @@ def _constrained_step(state: EcologState, x: FloatArray, trials: float, hits: fl
             break
         weight = trials * link.derivative_at(z + share * spread)
         fall = float(found.dot(found / shifted)) - weight * float(image.dot(found)) ** 2 / (1.0 + weight * spread)
-        m += (length / bound - 1.0) * length * length / fall
+        m = max(0.0, m + (length / bound - 1.0) * length * length / fall)
     theta = into_ball(basis.dot(found), bound)
     step = theta - state.theta
     return Step(theta, float(x.dot(theta)), float(step.dot(state.matrix).dot(step)), settled)
