@@ -125,7 +125,7 @@ def _play_rounds(policy: Policy, span: Span, contexts: FloatArray, rewards: Floa
         played = _play_part(policy, contexts[part], rewards[part], coins[part], arms[part])
         start += played
         if policy.steps.until_change is not None:
-            most = min(1.25 * most, _AHEAD) if start == part.stop else max(1.0, 0.5 * played)
+            most = min(1.5 * most, _AHEAD) if start == part.stop else max(1.0, 0.5 * played)
 
 
 def _play_part(policy: Policy, contexts: FloatArray, rewards: FloatArray, coins: FloatArray, arms: IntArray) -> int:

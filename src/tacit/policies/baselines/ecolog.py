@@ -123,19 +123,19 @@ class Step(NamedTuple):
 def _share(link: Link, z: float, spread: float, pull: float, trials: float, hits: float) -> float:
     """Find the root s of ``pull * s + trials * mu(z + s * spread) - hits``, which increases in s.
 
-    Halley's method, kept within a bracket of the root.  mu'' = mu' (1 - 2 mu) for logistic rewards, and neither it nor
-    the next derivative exceeds mu', so that a step leaves an error below spread^2 abs(step)^3.
+    Halley's method, kept within a bracket of the root.  For logistic rewards mu' = mu (1 - mu) and mu'' = mu' (1 - 2 mu);
+    neither mu'' nor the next derivative exceeds mu', so that a step leaves an error below spread^2 abs(step)^3.
     """
     low, high, s = (hits - trials) / pull, hits / pull, 0.0
     for _ in range(_LINE_STEPS):
-        mean, derivative = link.mean_at(z + s * spread), link.derivative_at(z + s * spread)
-        value, slope = pull * s + trials * mean - hits, pull + trials * spread * derivative
+        mean = link.mean_at(z + s * spread)
+        value, curvature = pull * s + trials * mean - hits, trials * spread * mean * (1.0 - mean)
+        slope = pull + curvature
         if value > 0.0:
             high = s
         else:
             low = s
-        bend = trials * spread * spread * derivative * (1.0 - 2.0 * mean)
-        step = 2.0 * value * slope / (2.0 * slope * slope - value * bend)
+        step = 2.0 * value * slope / (2.0 * slope * slope - value * curvature * spread * (1.0 - 2.0 * mean))
         if spread * spread * abs(step * step * step) <= _LINE_TOLERANCE:
             return s - step
         s = s - step if low < s - step < high else 0.5 * (low + high)
