@@ -31,8 +31,8 @@ def serve(policy: str, link: str, dim: int, horizon: int, options: dict[str, Any
     from tacit.experiments.spec import Experiment
     from tacit.policies.registry import policy_class
 
-    budget = (None, None) if policy_class(policy).guarantee == "none" else (1.0, 1e-5)
-    experiment = Experiment(policy, link, dim, 20, horizon, THETA_NORMS[link], "ball", *budget, options=options)
+    epsilon, delta = (None, None) if policy_class(policy).guarantee == "none" else (1.0, 1e-5)
+    experiment = Experiment(policy, link, dim, 20, horizon, THETA_NORMS[link], "ball", epsilon, delta, options)
     play(experiment, 0)  # loads what is loaded once
     for run, _ in enumerate(sys.stdin):
         print(play(experiment, run), flush=True)

@@ -25,9 +25,16 @@ from tacit.design.g_optimal import g_optimal_designs
 from tacit.glm.links import Link
 from tacit.glm.loss import weighted_outers
 from tacit.glm.rows import RowBuffer, Selection, append_rows, make_room, make_rows, selected
-from tacit.policies.baselines._config import scale_option
-from tacit.policies.baselines._fitting import MARK, refit
-from tacit.policies.baselines._ridge import inverse_or_keep, remember_arms, ruled_out, scores, squared_spreads
+from tacit.policies.baselines._shared import (
+    MARK,
+    inverse_or_keep,
+    refit,
+    remember_arms,
+    ruled_out,
+    scale_option,
+    scores,
+    squared_spreads,
+)
 from tacit.policies.clock import NO_END, Span
 from tacit.policies.config import Config, at_least, configuration, option
 from tacit.policies.policy import Policy

@@ -33,8 +33,7 @@ import numpy as np
 from tacit._validate import positive
 from tacit.glm.links import Link
 from tacit.linalg.ball import into_ball, norm
-from tacit.policies.baselines._config import ConfidenceConfig, scale_option
-from tacit.policies.baselines._ridge import add_outer, choose_optimistic
+from tacit.policies.baselines._shared import ConfidenceConfig, add_outer, choose_optimistic, scale_option
 from tacit.policies.config import configuration, option
 from tacit.policies.policy import Policy
 from tacit.policies.steps import Steps, idle, in_turn
@@ -123,8 +122,8 @@ class Step(NamedTuple):
 def _share(link: Link, z: float, spread: float, pull: float, trials: float, hits: float) -> float:
     """Find the root s of ``pull * s + trials * mu(z + s * spread) - hits``, which increases in s.
 
-    Halley's method, kept within a bracket of the root.  For logistic rewards mu' = mu (1 - mu) and mu'' = mu' (1 - 2 mu);
-    neither mu'' nor the next derivative exceeds mu', so that a step leaves an error below spread^2 abs(step)^3.
+    Halley's method, kept within a bracket of the root.  For logistic rewards mu' = mu (1 - mu), mu'' = mu' (1 - 2 mu),
+    and neither mu'' nor the next derivative exceeds mu': a step leaves an error below spread^2 abs(step)^3.
     """
     low, high, s = (hits - trials) / pull, hits / pull, 0.0
     for _ in range(_LINE_STEPS):

@@ -22,9 +22,17 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tacit.glm.rows import RowBuffer, append_rows, make_room, make_rows
-from tacit.policies.baselines._config import DimRidgeConfig, RefittedConfig, scale_option
-from tacit.policies.baselines._fitting import FitConstants, refit_as_rows_grow
-from tacit.policies.baselines._ridge import add_to_inverse, remember_arms, scores, squared_spreads
+from tacit.policies.baselines._shared import (
+    DimRidgeConfig,
+    FitConstants,
+    RefittedConfig,
+    add_to_inverse,
+    refit_as_rows_grow,
+    remember_arms,
+    scale_option,
+    scores,
+    squared_spreads,
+)
 from tacit.policies.config import configuration
 from tacit.policies.policy import Policy
 from tacit.policies.steps import Steps

@@ -18,8 +18,7 @@ import numpy as np
 
 from tacit.glm.links import Link
 from tacit.linalg.ball import into_ball_by_metric
-from tacit.policies.baselines._config import DimRidgeConfig, scale_option
-from tacit.policies.baselines._ridge import add_outer, choose_optimistic
+from tacit.policies.baselines._shared import DimRidgeConfig, add_outer, choose_optimistic, scale_option
 from tacit.policies.config import configuration
 from tacit.policies.policy import Policy
 from tacit.policies.steps import Steps, idle, in_turn

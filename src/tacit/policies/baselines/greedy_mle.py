@@ -12,8 +12,7 @@ import numpy as np
 
 from tacit._validate import positive
 from tacit.glm.rows import RowBuffer, append_rows, make_room, make_rows
-from tacit.policies.baselines._fitting import FitConstants, refit_as_rows_grow, until_refit
-from tacit.policies.baselines._ridge import remember_arms, scores
+from tacit.policies.baselines._shared import FitConstants, refit_as_rows_grow, remember_arms, scores, until_refit
 from tacit.policies.config import Config, configuration, option
 from tacit.policies.policy import Policy
 from tacit.policies.steps import Steps

@@ -22,9 +22,15 @@ import numpy as np
 from tacit.glm.links import Link
 from tacit.glm.loss import weighted_outers
 from tacit.glm.rows import ALL_ROWS, RowBuffer, Selection, append_rows, make_room, make_rows, selected
-from tacit.policies.baselines._config import RefittedConfig, scale_option
-from tacit.policies.baselines._fitting import refit, refit_due
-from tacit.policies.baselines._ridge import add_to_inverse, choose_optimistic, inverse_or_keep
+from tacit.policies.baselines._shared import (
+    RefittedConfig,
+    add_to_inverse,
+    choose_optimistic,
+    inverse_or_keep,
+    refit,
+    refit_due,
+    scale_option,
+)
 from tacit.policies.config import configuration
 from tacit.policies.policy import Policy
 from tacit.policies.steps import Steps

@@ -25,13 +25,16 @@ from tacit._validate import positive, real
 from tacit.errors import InvalidInput
 from tacit.glm.links import Link
 from tacit.glm.rows import ALL_ROWS, RowBuffer, append_rows, make_room, make_rows
-from tacit.policies.baselines._config import ConfidenceConfig, scale_option
-from tacit.policies.baselines._fitting import MARK, refit, refit_due
-from tacit.policies.baselines._ridge import (
+from tacit.policies.baselines._shared import (
+    MARK,
+    ConfidenceConfig,
     add_to_inverse,
     optimistic_scores,
+    refit,
+    refit_due,
     remember_arms,
     ruled_out,
+    scale_option,
     scores,
     squared_spreads,
 )
@@ -149,7 +152,7 @@ def choose(state: RsState, contexts: FloatArray, coins: FloatArray, memos: Float
     """Choose the least known arm where criterion I asks for it, else an optimistic one, for each of N users."""
     log, variances = log_term(state), squared_spreads(contexts, state.explored_inverse)
     explores = variances.max(axis=1) >= 1.0 / (state.constants.trigger * log)
-    arms = variances.shape[1] - 1 - variances[:, ::-1].argmax(axis=1)  # the last one of those known alike
+    arms: IntArray = variances.shape[1] - 1 - variances[:, ::-1].argmax(axis=1)  # the last one of those known alike
     if not all(explores.tolist()):
         arms = np.where(explores, arms, _optimistic(state, contexts, variances, math.sqrt(log)))
     remember_arms(contexts, arms, memos)

@@ -21,8 +21,7 @@ from tacit.policies.batch_policy import BatchPolicy, Sums
 from tacit.policies.batches import BatchRows, make_batch_rows, make_clock, most_users
 from tacit.policies.beliefs import GaussianBelief, PointBelief
 from tacit.policies.config import PrivateConfig, at_least, choice, configuration, option
-from tacit.policies.shuffle.estimate import prior
-from tacit.policies.shuffle.learners import Learner, OneNewtonStep, PaperDescent, newest
+from tacit.policies.shuffle.learners import Learner, OneNewtonStep, PaperDescent, newest, prior
 from tacit.policies.shuffle.profiles import PROFILES, ShuffleProfile, shuffle_profile
 from tacit.policies.shuffle.releases import (
     MOST_ROUNDS,

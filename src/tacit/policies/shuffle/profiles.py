@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tacit.errors import InvalidInput
 from tacit.policies.setting import PrivateSetting, Setting
-from tacit.policies.shuffle.estimate import score_ball
+from tacit.policies.shuffle.releases import score_ball
 from tacit.policies.shuffle.steps import averaged_derivative
 
 PROFILES = ("tuned", "theory")

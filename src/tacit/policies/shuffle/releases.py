@@ -1,15 +1,17 @@
-"""A batch's releases: budgets for one row or several of a user, plans, and the sums themselves."""
+"""Releases of a batch: the budget of one row or several of a user, bounds on what is summed, plans, and sums."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from tacit.glm.links import Link
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import GaussianRelease
 from tacit.privacy.gaussian import epsilon_from, mu_from
@@ -28,10 +30,10 @@ PATHS: Final = ("sums", "bits")
 BATCH_NOISE_RATIO: Final = 1.05
 """Standard deviation, rounding included, that is accepted over the central Gaussian's: bytes are cheap here."""
 BATCH_MAX_BITS: Final = 256
-
-
 MOST_ROUNDS: Final = 100_000
 """Rows of one user at most."""
+_RADIUS_STEPS: Final = 64
+"""Radii are rounded up to multiples of R / 64, so that few different messages have to be calibrated."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,43 @@ def chained_tail(mu: float, tail: float, rows: int, most: float = math.inf) -> f
             break
         total = float(ndtr(mu + ndtri(min(total, 1.0)))) + tail
     return total
+
+
+@dataclass(frozen=True)
+class ScoreBall:
+    """A ball that holds the scores (r - m(x)) x of all users: ``center`` along theta, and ``radius``."""
+
+    center: float
+    radius: float
+
+    def point(self, theta: FloatArray) -> FloatArray:
+        """The center as a vector."""
+        length = float(np.linalg.norm(theta))
+        return theta * (self.center / length) if length > 0.0 else np.zeros_like(theta)
+
+
+@lru_cache(maxsize=4096)
+def score_ball(link: Link, theta_norm: float, reward_bound: float) -> ScoreBall:
+    """The smallest such ball for a theta of this norm, up to a grid.
+
+    Residuals are large and positive only against theta, large and negative only along it: all long scores point
+    against theta, and a ball around a point there is smaller than one around 0, by up to a half; with a base rate near
+    0 or R it hardly is.  Privacy does not rest on this search: whatever a user's score is, it is scaled into the ball.
+    """
+    cosines = np.linspace(-1.0, 1.0, 201)
+    lengths = np.linspace(0.0, 1.0, 21)[1:, None]
+    means = link.mean(theta_norm * lengths * cosines)
+    along, across = [np.zeros(1)], [np.zeros(1)]  # 0 is what a user without a reward contributes
+    for reward in (0.0, reward_bound):
+        residual = (reward - means) * lengths
+        along.append((residual * cosines).ravel())
+        across.append((np.abs(residual) * np.sqrt(1.0 - cosines**2)).ravel())
+    points = np.stack([np.concatenate(along), np.concatenate(across)])
+    centers = np.linspace(float(points[0].min()), float(points[0].max()), 201)
+    radii = np.max(np.hypot(points[0] - centers[:, None], points[1]), axis=1)
+    best = int(np.argmin(radii))
+    unit = reward_bound / _RADIUS_STEPS
+    return ScoreBall(float(centers[best]), unit * math.ceil(float(radii[best]) / unit + 1e-3))
 
 
 def batch_plan(target: RowBudget, users: int, requests: Sequence[Request], label: str) -> BatchPlan:
