@@ -36,6 +36,7 @@ from tacit.linalg.ball import into_ball, norm
 from tacit.policies.baselines._shared import ConfidenceConfig, add_outer, choose_optimistic, scale_option
 from tacit.policies.config import configuration, option
 from tacit.policies.policy import Policy
+from tacit.policies.setting import Setting
 from tacit.policies.steps import Steps, idle, in_turn
 from tacit.typing import Count, FloatArray, IntArray, Number, count, number
 
@@ -61,18 +62,6 @@ class EcologConfig(ConfidenceConfig):
     ridge: float = option("Ridge of W_0; the default is that of the same code.", default=10.0, check=positive)
 
 
-class EcologConstants(NamedTuple):
-    """Public numbers that the steps read."""
-
-    link: Link
-    scale: float
-    theta_bound: float
-    failure_probability: float
-    ridge: float
-    martingale_ridge: float
-    """m, which trades the two terms of the martingale bound."""
-
-
 class EcologState(NamedTuple):
     """The online estimate and its matrix W_t."""
 
@@ -86,7 +75,8 @@ class EcologState(NamedTuple):
     unproven: Count
     """Rewards that the proof of eta_t does not cover: the local curvature changed by more than a factor of 2, or the
     step to the minimum did not settle."""
-    constants: EcologConstants
+    setting: Setting
+    config: EcologConfig
 
 
 class Line(NamedTuple):
@@ -146,8 +136,8 @@ def online_step(state: EcologState, line: Line, trials: float, hits: float) -> S
 
     The loss sees one direction: the minimum over all space lies on a line.
     """
-    bound = state.constants.theta_bound
-    share = _share(state.constants.link, line.z, line.spread, 1.0 / (1.0 + bound), trials, hits)
+    bound = state.setting.theta_bound
+    share = _share(state.setting.link, line.z, line.spread, 1.0 / (1.0 + bound), trials, hits)
     found = state.theta + share * line.image
     if found.dot(found) <= bound * bound:
         return Step(found, line.z + share * line.spread, share * share * line.spread, True)
@@ -160,7 +150,7 @@ def _constrained_step(state: EcologState, x: FloatArray, trials: float, hits: fl
     With a multiplier m of ||theta||^2 / 2 the minimum lies on a line again; Newton's method on 1 / norm finds the m
     that puts it on the sphere.  It has not settled where rounding hides that W is positive definite.
     """
-    link, bound = state.constants.link, state.constants.theta_bound
+    link, bound = state.setting.link, state.setting.theta_bound
     values, basis = np.linalg.eigh(1.0 / (1.0 + bound) * state.matrix)
     x_turned, theta_turned, m, settled = x.dot(basis), state.theta.dot(basis), 0.0, False
     found = theta_turned
@@ -184,23 +174,25 @@ def _constrained_step(state: EcologState, x: FloatArray, trials: float, hits: fl
 
 def squared_radius(state: EcologState) -> float:
     """eta_t."""
-    constants, theta_bound, m = state.constants, state.constants.theta_bound, state.constants.martingale_ridge
+    theta_bound, failure = state.setting.theta_bound, state.config.failure_probability
+    # m trades the two terms of the martingale bound; about 2 log(2 / delta) is best at usual horizons.
+    m = 2.0 * math.log(2.0 / failure)
     spread = math.sqrt(1.0 + int(state.rewards[()]) / (4.0 * m))
-    gamma = 0.5 * math.sqrt(m) + 2.0 / math.sqrt(m) * math.log(2.0 * spread / constants.failure_probability)
+    gamma = 0.5 * math.sqrt(m) + 2.0 / math.sqrt(m) * math.log(2.0 * spread / failure)
     squared, stretched = theta_bound * theta_bound, (1.0 + theta_bound) * gamma
-    bound = constants.ridge * squared + stretched * stretched + 4.0 * squared * m
+    bound = state.config.ridge * squared + stretched * stretched + 4.0 * squared * m
     return max(0.0, bound + float(state.radius_from_data[()]))
 
 
 def choose(state: EcologState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
     """Choose the best arm over the ellipsoid for each of N users."""
-    width = state.constants.scale * math.sqrt(squared_radius(state))
+    width = state.config.scale * math.sqrt(squared_radius(state))
     return choose_optimistic(contexts, state.theta, state.inverse, width, memos)
 
 
 def learn_one(state: EcologState, x: FloatArray, reward: float) -> None:
     """Take in a reward: move the estimate, and sum up what its radius needs to know of the step."""
-    link, line = state.constants.link, line_of(state, x)
+    link, line = state.setting.link, line_of(state, x)
     middle = online_step(state, line, 2.0, 1.0)  # theta-bar: as if both rewards came
     moved = online_step(state, line, 1.0, reward)
     curvature = link.derivative_at(moved.z)
@@ -208,7 +200,7 @@ def learn_one(state: EcologState, x: FloatArray, reward: float) -> None:
     add_outer(state.matrix, x, curvature)
     add_outer(state.inverse, line.image, -curvature / (1.0 + curvature * line.spread))  # Sherman and Morrison
     state.theta[:] = moved.theta
-    state.radius_from_data[()] += 2.0 * (1.0 + state.constants.theta_bound) * gain - moved.length
+    state.radius_from_data[()] += 2.0 * (1.0 + state.setting.theta_bound) * gain - moved.length
     state.rewards[()] += 1
     if not (middle.settled and moved.settled and link.derivative_at(middle.z) <= 2.0 * curvature):
         state.unproven[()] += 1
@@ -232,13 +224,6 @@ class Ecolog(Policy):
             radius_from_data=number(),
             rewards=count(),
             unproven=count(),
-            constants=EcologConstants(
-                link=setting.link,
-                scale=config.scale,
-                theta_bound=setting.theta_bound,
-                failure_probability=config.failure_probability,
-                ridge=config.ridge,
-                # About 2 log(2 / delta) is best at usual horizons.
-                martingale_ridge=2.0 * math.log(2.0 / config.failure_probability),
-            ),
+            setting=setting,
+            config=config,
         )

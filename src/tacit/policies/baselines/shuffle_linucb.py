@@ -28,7 +28,6 @@ from tacit.errors import InvalidInput
 from tacit.policies.baselines._private_linear import (
     LinearConfig,
     NoisySums,
-    linear_constants,
     response_bound,
     solve_noisy,
     subtracted_rate,
@@ -189,5 +188,5 @@ class ShuffleLinUcb(BatchPolicy):
             math.sqrt(state.moment_variance[()]),
             float(state.users[()]),
         )
-        fit = solve_noisy(released, linear_constants(self.setting, self.config))
+        fit = solve_noisy(released, self.setting, self.config)
         state.theta[:], state.inverse[:], state.radius[()] = fit

@@ -111,7 +111,7 @@ class JointGLM(ContinualPolicy):
             coverage=np.eye(dim),
             explored=count(),
             ridge_noise=number(self._profile.ridge_noise),
-            constants=self._constants(),
+            constants=JointConstants(setting.link, setting.max_derivative, self._profile),
         )
 
     def _first_side(self, weight: float, ridge: float) -> Side:
@@ -126,22 +126,6 @@ class JointGLM(ContinualPolicy):
     def _profile(self) -> JointProfile:
         config = self.config
         return joint_profile(config.profile, self.setting, config.growth, config.failure_probability, config.constant)
-
-    def _constants(self) -> JointConstants:
-        chosen, setting = self._profile, self.setting
-        return JointConstants(
-            link=setting.link,
-            threshold=chosen.threshold,
-            coverage_factor=chosen.coverage_factor,
-            ridge=chosen.ridge,
-            weight_max=setting.max_derivative,
-            weight_divisor=chosen.weight_divisor,
-            width_explore=chosen.width_explore,
-            width=chosen.width,
-            growth=chosen.growth,
-            literal=chosen.literal,
-            paper_sets=chosen.paper_optimizer,
-        )
 
     def _drop_raw(self) -> None:
         """A new cohort's noise comes on top of the old one's: the ridge gives up its reserve before it grows.

@@ -29,9 +29,13 @@ class JointProfile:
     ridge: float
     ridge_noise: float
     weight_divisor: float
+    """Weights in H are mu' divided by it."""
     width_explore: float
+    """Width of the confidence set around theta_o."""
     width: float
+    """Width of the confidence set around theta_tau."""
     growth: float
+    """Growth of a released matrix in PSD order from one refresh of its estimate to the next."""
     max_calls: int
     call_decay: float
     """Each optimizer call gets this share of the squared budget of the one before."""

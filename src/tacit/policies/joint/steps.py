@@ -18,6 +18,7 @@ from tacit.linalg.inverse import is_positive_definite, ridge_inverse
 from tacit.linalg.packing import unpacked
 from tacit.policies.admission import chosen_rows, into_unit_ball
 from tacit.policies.beliefs import GaussianBelief
+from tacit.policies.joint.profiles import JointProfile
 from tacit.policies.steps import Steps
 from tacit.privacy.continual import Stream, contribute_outer, released_variance
 from tacit.threads import one_blas_thread
@@ -32,24 +33,12 @@ EXPLORES, WEIGHT, MEMO_NUMBERS = 0, 1, 2
 
 
 class JointConstants(NamedTuple):
-    """Public numbers that the steps read; `tacit.policies.joint.profiles` has where they come from."""
+    """What the steps read that does not change."""
 
     link: Link
-    threshold: float
-    """Criterion I explores above it; 0: above 1 / (coverage_factor * ridge)."""
-    coverage_factor: float
-    ridge: float
-    """The least that is added to V, and times weight_max to H."""
     weight_max: float
-    weight_divisor: float
-    width_explore: float
-    width: float
-    growth: float
-    """In PSD order, from one refresh to the next."""
-    literal: bool
-    """Profile `paper`: refresh theta_o when somebody's own round explored."""
-    paper_sets: bool
-    """Whether the confidence sets are those of the paper (`theory`, `paper`)."""
+    """Largest weight mu' that a row can have."""
+    profile: JointProfile
 
 
 class Side(NamedTuple):
@@ -104,8 +93,9 @@ def choose(state: JointState, contexts: FloatArray, coins: FloatArray, memos: Fl
         arms[~explores] = _most_promising(state, contexts[~explores])
     chosen = chosen_rows(contexts, arms)
     # The paper weights rows at theta_o; any public point will do, and the newest one is the best.
-    newest = state.exploit.theta if state.exploit.calls[()] > 0 and not constants.paper_sets else state.explore.theta
-    weights = constants.link.derivative(chosen.dot(newest)) / constants.weight_divisor
+    exploits = state.exploit.calls[()] > 0 and not constants.profile.paper_optimizer
+    newest = state.exploit.theta if exploits else state.explore.theta
+    weights = constants.link.derivative(chosen.dot(newest)) / constants.profile.weight_divisor
     memos[:, :dim] = into_unit_ball(chosen)
     memos[:, dim + EXPLORES] = explores
     # Clipped to its public maximum: the sensitivity bound must hold always, not with high probability.
@@ -115,21 +105,21 @@ def choose(state: JointState, contexts: FloatArray, coins: FloatArray, memos: Fl
 
 def criterion_threshold(state: JointState) -> float:
     """Squared width above which criterion I explores: the paper's constant, or as little as the noise allows."""
-    constants = state.constants
-    return constants.threshold or 1.0 / (constants.coverage_factor * _ridge(state))
+    profile = state.constants.profile
+    return profile.threshold or 1.0 / (profile.coverage_factor * _ridge(state))
 
 
 def _ridge(state: JointState) -> float:
     """Large enough to cover the noise in V: its spectral norm concentrates near sqrt(2 d) standard deviations."""
     noise = math.sqrt(2.0 * state.coverage.shape[0] * released_variance(state.stream))
-    return max(state.constants.ridge, float(state.ridge_noise[()]) * noise)
+    return max(state.constants.profile.ridge, float(state.ridge_noise[()]) * noise)
 
 
 def _most_promising(state: JointState, contexts: FloatArray) -> IntArray:
     """Eliminate by the bounds around theta_o, then maximise the bound around theta_tau (eqs. ucb_o, lcb_o, ucb)."""
     rows, shape = contexts.reshape(-1, contexts.shape[2]), contexts.shape[:2]
-    lower, upper = (bound.reshape(shape) for bound in state.explore.bounds(rows, state.constants.width_explore))
-    promise = state.exploit.bounds(rows, state.constants.width)[1].reshape(shape)
+    lower, upper = (bound.reshape(shape) for bound in state.explore.bounds(rows, state.constants.profile.width_explore))
+    promise = state.exploit.bounds(rows, state.constants.profile.width)[1].reshape(shape)
     ruled_out = upper < lower.max(axis=1, keepdims=True)
     return np.asarray(np.where(ruled_out, -np.inf, promise).argmax(axis=1))
 
@@ -156,11 +146,11 @@ def advance(state: JointState, fresh: bool, users: int) -> int:
     with one_blas_thread(dim):
         state.coverage[:], ridge = ridge_inverse(v, ridge)
         explore.design[:] = v + ridge * eye
-        if constants.paper_sets:
+        if constants.profile.paper_optimizer:
             explore.spread[:] = state.coverage
         # The paper's line 9, kept for comparison: refreshes when somebody's own round explored, which others can see.
-        explores = state.explored[()] > 0 if constants.literal else _outgrown(explore, constants.growth)
-        return REFRESH_EXPLORE * explores | REFRESH_EXPLOIT * _outgrown(exploit, constants.growth)
+        explores = state.explored[()] > 0 if constants.profile.literal else _outgrown(explore, constants.profile.growth)
+        return REFRESH_EXPLORE * explores | REFRESH_EXPLOIT * _outgrown(exploit, constants.profile.growth)
 
 
 def _outgrown(side: Side, growth: float) -> bool:
