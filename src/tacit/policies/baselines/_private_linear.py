@@ -39,7 +39,7 @@ class NoisySums(NamedTuple):
 
 
 def subtracted_rate(config: LinearConfig) -> float:
-    """What the linear fit has as its mean at score 0: the base rate, where there is one."""
+    """Number that is subtracted from every reward: the base rate, where there is one."""
     return 0.0 if config.base_rate is None else config.base_rate
 
 
@@ -58,7 +58,7 @@ class NoisyFit(NamedTuple):
 
 
 def solve_noisy(sums: NoisySums, setting: Setting, config: LinearConfig) -> NoisyFit:
-    """Ridge regression on noisy sums, and the radius of its confidence set.
+    """Fit a ridge regression to noisy sums, and compute the radius of its confidence set.
 
     Shariff and Sheffet (arXiv 1810.00068), Proposition 4: with the noisy Gram matrix shifted to lie between low * I
     and high * I above the true one, the radius is deviation * sqrt(d log(1 + t / (d low)) + 2 log(2 / delta)) + S

@@ -108,7 +108,7 @@ def refit(
     unfinished: Count,
     theta: FloatArray,
 ) -> None:
-    """Maximum likelihood over the rows with this mark (or ``ALL_ROWS``), from the warm start ``theta``, in place.
+    """Maximise the likelihood of the rows with this mark (or ``ALL_ROWS``), from ``theta`` on and in place.
 
     A fit that does not converge, for too many steps or a Hessian that is singular up to rounding, counts as
     ``unfinished``.  Its theta is no worse than the last one, and the next fit starts from it: the policy goes on.

@@ -43,7 +43,7 @@ from tacit.threads import one_blas_thread
 from tacit.typing import BoolArray, Count, FloatArray, IntArray, count
 
 WARM_UP = 0
-"""The first batch, whose estimate theta_w weighs the rows of all others."""
+"""Number of the first batch, whose estimate theta_w weighs the rows of all later ones."""
 
 
 @configuration
@@ -64,7 +64,7 @@ class BatchedGlinConfig(Config):
 
 
 class BatchConstants(NamedTuple):
-    """Public numbers that the steps read."""
+    """Public numbers that the steps of `b-glincb` read."""
 
     link: Link
     ridge: float
@@ -77,7 +77,7 @@ class BatchConstants(NamedTuple):
 
 
 class BatchState(NamedTuple):
-    """Rows (mask: their batch) and one estimate for each finished batch."""
+    """State of `b-glincb`: all rows, marked with their batch, and an estimate for each finished batch."""
 
     rows: RowBuffer
     thetas: FloatArray
@@ -163,7 +163,7 @@ def learn(state: BatchState, memos: FloatArray, rewards: FloatArray) -> None:
 
 
 def batch_ends(horizon: int, batches: int) -> IntArray:
-    """Ends of all batches but the last, which lasts to the horizon: B_1 = B_2 = alpha, then alpha sqrt(B_{k-1})."""
+    """Return the ends of all batches but the last, of B_1 = B_2 = alpha and then alpha sqrt(B_{k-1}) decisions."""
     alpha = horizon ** (0.5 / (1.0 - 2.0 ** (1 - batches)))
     length, end, ends = alpha, 0, []
     for index in range(batches):
@@ -188,16 +188,16 @@ class BatchedGlinCB(Policy):
 
     @property
     def memo_size(self) -> int:
-        """The arm's features and the batch of the row."""
+        """Numbers of a memo: the arm's features and the batch of the row."""
         return self.setting.dim + 1
 
     def _counted(self, users: int) -> int:
-        """Every decision, however old it must be to be learned from: batches are ended by decisions."""
+        """All users count, also where rewards have a minimum age: batches end by the number of decisions."""
         return users
 
     @property
     def _users_at_once(self) -> int:
-        """Decisions up to the end of a batch."""
+        """Most users that one call of ``choose`` may serve: those up to the end of a batch."""
         return self._next_span().ticks
 
     def _next_span(self) -> Span:

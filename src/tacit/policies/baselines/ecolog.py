@@ -63,7 +63,7 @@ class EcologConfig(ConfidenceConfig):
 
 
 class EcologState(NamedTuple):
-    """The online estimate and its matrix W_t."""
+    """State of `ecolog`: the online estimate and its matrix W_t."""
 
     matrix: FloatArray
     inverse: FloatArray
@@ -80,7 +80,7 @@ class EcologState(NamedTuple):
 
 
 class Line(NamedTuple):
-    """All that one row's loss can move theta_t to: theta_t + s W_t^-1 x."""
+    """The points theta_t + s W_t^-1 x, on one of which the loss of the row x has its minimum."""
 
     x: FloatArray
     image: FloatArray
@@ -92,13 +92,13 @@ class Line(NamedTuple):
 
 
 def line_of(state: EcologState, x: FloatArray) -> Line:
-    """The line of a row from the present estimate."""
+    """Compute the line of a row from the present estimate."""
     image = state.inverse.dot(x)
     return Line(x, image, float(x.dot(state.theta)), float(x.dot(image)))
 
 
 class Step(NamedTuple):
-    """Where the estimate moves to."""
+    """Result of `online_step`."""
 
     theta: FloatArray
     z: float

@@ -53,7 +53,7 @@ class GlmUcbConstants(NamedTuple):
     """Public numbers of rho(t)."""
 
     width_factor: float
-    """What stands before the square root of rho(t), with the scale."""
+    """Factor of the square root in rho(t), with the scale."""
     inverse_failure: float
     """2 d / delta: the second logarithm of rho(t) is that of this number times T."""
     horizon: float
@@ -61,7 +61,7 @@ class GlmUcbConstants(NamedTuple):
 
 
 class GlmUcbState(NamedTuple):
-    """Rows, the inverse of the design matrix M_t, and the estimate."""
+    """State of `glm-ucb`: rows, the inverse of the design matrix M_t, and the estimate."""
 
     rows: RowBuffer
     inverse: FloatArray

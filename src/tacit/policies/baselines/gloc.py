@@ -38,7 +38,7 @@ class GlocConfig(DimRidgeConfig):
 
 
 class GlocState(NamedTuple):
-    """The learner's iterate and matrix, which is the regression's too, and the regression."""
+    """State of `gloc`: the learner's iterate, the regression, and the matrix of both."""
 
     matrix: FloatArray
     inverse: FloatArray

@@ -32,7 +32,7 @@ class GreedyConfig(Config):
 
 
 class GreedyState(NamedTuple):
-    """All rows and the estimate of the last fit."""
+    """State of `greedy-mle`: all rows and the estimate of the last fit."""
 
     rows: RowBuffer
     theta: FloatArray

@@ -2,7 +2,7 @@
 1810.00068.
 
 LinUCB on continually released sums of x x' and r x (their Algorithm 1 with Algorithm 2), with the noisy Gram matrix
-shifted until it is positive definite (their section 4.2). Rewards are taken for linear whatever the link is: a reward
+shifted until it is positive definite (their section 4.2). Rewards are taken for linear with every link: a reward
 that is not costs a bias, never privacy. With a base rate b, what is summed and fitted is r - b.
 
 Formal guarantee
@@ -100,7 +100,7 @@ def learn(state: JointLinState, memos: FloatArray, rewards: FloatArray) -> None:
 
 
 def advance(state: JointLinState, fresh: bool, users: int) -> int:
-    """After a release: solve anew.  Sums hold at most the rows of the decisions up to the first of these users'."""
+    """After a release: fit anew.  The sums hold at most the rows of earlier decisions and of this one."""
     if fresh:
         _solve(state, state.ticks[()] + 1.0)
     state.ticks[()] += users

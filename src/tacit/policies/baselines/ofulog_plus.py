@@ -54,7 +54,7 @@ class OfulogConfig(RefittedConfig):
 
 
 class OfulogState(NamedTuple):
-    """Rows, the estimate, and the inverse Hessian around it."""
+    """State of `ofulog+`: rows, the estimate, and the inverse Hessian there."""
 
     rows: RowBuffer
     theta: FloatArray

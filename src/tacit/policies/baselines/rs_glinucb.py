@@ -44,7 +44,7 @@ from tacit.policies.steps import Steps
 from tacit.typing import Count, FloatArray, IntArray, Number, count, number
 
 EXPLORED = 1
-"""Mask of the rows of criterion I, the set T_o; that of all others is 0."""
+"""Mark of the rows of criterion I, the set T_o; other rows have the mark 0."""
 EXPLORED_GROWTH = 0.01
 """Fraction by which T_o grows between fits of theta_o."""
 
@@ -86,7 +86,7 @@ class RsConfig(ConfidenceConfig):
 
 
 class RsConstants(NamedTuple):
-    """Public numbers that the steps read; the logarithm in some of them is log(T / delta)."""
+    """Public numbers that the steps of `rs-glinucb` read; the logarithm in some of them is log(T / delta)."""
 
     link: Link
     ridge: float
@@ -105,10 +105,10 @@ class RsConstants(NamedTuple):
 
 
 class RsState(NamedTuple):
-    """Rows, inverses of V, H_t and H_tau, and the two estimates."""
+    """State of `rs-glinucb`: rows, inverses of V, H_t and H_tau, and the two estimates."""
 
     rows: RowBuffer
-    """The mask says which of them are in T_o."""
+    """Their marks say which of them are in T_o."""
     explored_inverse: FloatArray
     """Of V, the matrix of T_o."""
     current_inverse: FloatArray
@@ -131,7 +131,7 @@ class RsState(NamedTuple):
 
 
 def log_term(state: RsState) -> float:
-    """log(T / delta); t stands for an unknown T."""
+    """Return log(T / delta); t stands for an unknown T."""
     constants = state.constants
     return math.log(max(constants.horizon, 2.0 + int(state.rows.held[()])) / constants.failure_probability)
 
@@ -161,7 +161,7 @@ def choose(state: RsState, contexts: FloatArray, coins: FloatArray, memos: Float
 
 
 def _optimistic(state: RsState, contexts: FloatArray, variances: FloatArray, root: float) -> IntArray:
-    """The arm of the best upper bound among those that theta_o leaves in the race, for each of N users.
+    """Choose the arm of the best upper bound among those that theta_o does not rule out, for each of N users.
 
     ``variances`` are ||x||^2 in the inverse of V, ``root`` is the square root of the logarithm in both widths.
     """
@@ -211,7 +211,7 @@ class RsGlinUcb(Policy):
 
     @property
     def memo_size(self) -> int:
-        """The arm's features and the mark of the row."""
+        """Numbers of a memo: the arm's features and the mark of the row."""
         return self.setting.dim + 1
 
     def _make_state(self) -> RsState:

@@ -14,7 +14,7 @@ UNKNOWN_HORIZON = 1 << 20
 
 @dataclass(frozen=True)
 class JointProfile:
-    """What the algorithm leaves open.
+    """Constants that Algorithm 2 leaves open.
 
     ``threshold`` is criterion I's on ||x||^2 in V^-1; 0 stands for ``1 / (coverage_factor * ridge)``: explore until V
     has grown to a multiple of its ridge.  The ridge is at least ``ridge`` and ``ridge_noise`` times the noise's
@@ -44,13 +44,13 @@ class JointProfile:
     diameter of the set of gradients, and confidence sets from what the noise leaves known.
     """
     literal: bool = False
-    """Whether theta_o is refreshed when somebody's own round explored, as the paper has it: that leaks."""
+    """Whether theta_o is refreshed when a user's own round explored, as the paper has it: that leaks."""
 
 
 def joint_profile(
     profile: str, setting: PrivateSetting, growth: float, failure_probability: float, scale: float
 ) -> JointProfile:
-    """The constants of ``profile`` from public quantities alone; ``scale`` is the paper's universal C."""
+    """Compute the constants of ``profile`` from public quantities alone; ``scale`` is the paper's universal C."""
     if profile == "tuned":
         return _tuned(setting, growth)
     return _paper(setting, growth, failure_probability, scale, literal=profile == "paper")

@@ -27,13 +27,13 @@ from tacit.typing import Count, FloatArray, IntArray, Number, Secret
 REFRESH_EXPLORE, REFRESH_EXPLOIT = 1, 2
 """Events: the estimate of that side is to be made anew."""
 EXPLORED, EXPLOITED = 1, 0
-"""Masks of rows."""
+"""Marks of rows."""
 EXPLORES, WEIGHT, MEMO_NUMBERS = 0, 1, 2
 """Behind the features of an arm, a memo has: whether the round explored, the weight of its row in H / w_max."""
 
 
 class JointConstants(NamedTuple):
-    """What the steps read that does not change."""
+    """Public quantities that the steps read; they do not change."""
 
     link: Link
     weight_max: float
@@ -42,12 +42,12 @@ class JointConstants(NamedTuple):
 
 
 class Side(NamedTuple):
-    """What one of the two optimizers works with: theta_o explores, theta_tau exploits."""
+    """Estimate and matrices of one of the two optimizers: theta_o explores, theta_tau exploits."""
 
     design: FloatArray
     """V or H with its ridge, as of the last release."""
     anchor: FloatArray
-    """The same at the last refresh of theta."""
+    """The design at the last refresh of theta."""
     spread: FloatArray
     """Shape matrix of the confidence set."""
     theta: FloatArray
@@ -67,20 +67,20 @@ class JointState(NamedTuple):
     stream: Stream
     """V and H / w_max, packed one behind the other."""
     rows: Secret[RowBuffer]
-    """What the optimizer needs: features, reward, and a mask that marks exploration rounds."""
+    """What the optimizer needs: features, reward, and a mark for exploration rounds."""
     explore: Side
     exploit: Side
     coverage: FloatArray
     """Inverse of V: criterion I measures arms in it."""
     explored: Secret[Count]
-    """Whether an exploration reward came since the last refresh of theta_o: raw, and read by profile `paper` only."""
+    """Whether an exploration reward came since the last refresh of theta_o: secret, read by profile `paper` only."""
     ridge_noise: Number
     """The ridge is at least so many times the spectral norm of the noise; a recovery lowers it."""
     constants: JointConstants
 
 
 def choose(state: JointState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
-    """Choose the arm that V covers least for each of N users who explore, and the most promising one for all others.
+    """Choose the arm that V covers least for each of N users who explore, and the most promising one for the rest.
 
     A memo has the features of the arm, whether the round explores, and the weight of its row in H / w_max.
     """
@@ -110,7 +110,7 @@ def criterion_threshold(state: JointState) -> float:
 
 
 def _ridge(state: JointState) -> float:
-    """Large enough to cover the noise in V: its spectral norm concentrates near sqrt(2 d) standard deviations."""
+    """Return a ridge that covers the noise in V: its spectral norm concentrates near sqrt(2 d) standard deviations."""
     noise = math.sqrt(2.0 * state.coverage.shape[0] * released_variance(state.stream))
     return max(state.constants.profile.ridge, float(state.ridge_noise[()]) * noise)
 
@@ -136,7 +136,7 @@ def learn(state: JointState, memos: FloatArray, rewards: FloatArray) -> None:
 
 
 def advance(state: JointState, fresh: bool, users: int) -> int:
-    """After a release: V and H with their ridge, the inverse of V, and which estimates they have outgrown."""
+    """After a release: compute V and H with their ridge and the inverse of V; return which estimates are outgrown."""
     if not fresh:
         return 0
     constants, explore, exploit, dim = state.constants, state.explore, state.exploit, state.coverage.shape[0]
@@ -148,7 +148,7 @@ def advance(state: JointState, fresh: bool, users: int) -> int:
         explore.design[:] = v + ridge * eye
         if constants.profile.paper_optimizer:
             explore.spread[:] = state.coverage
-        # The paper's line 9, kept for comparison: refreshes when somebody's own round explored, which others can see.
+        # The paper's line 9, kept for comparison: refreshes when a user's own round explored, which others can see.
         explores = state.explored[()] > 0 if constants.profile.literal else _outgrown(explore, constants.profile.growth)
         return REFRESH_EXPLORE * explores | REFRESH_EXPLOIT * _outgrown(exploit, constants.profile.growth)
 

@@ -38,17 +38,17 @@ from tacit.typing import FloatArray
 
 
 class Learner(Protocol):
-    """What is asked of a batch's users, and the estimate that follows."""
+    """Which sums a batch releases, and what estimate is made of them."""
 
     def requests(self, state: ShuffleState, users: int) -> Sequence[Request]:
-        """The sums to plan for, from public quantities."""
+        """Sums that a batch of ``users`` will release, from public quantities."""
 
     def estimate(self, state: ShuffleState, rows: BatchRows, sums: Sums) -> GaussianBelief:
-        """The estimate after the batch."""
+        """Release the sums of a batch, and return the estimate after it."""
 
 
 def newest(state: ShuffleState) -> GaussianBelief:
-    """The last estimate, or what is believed before the first."""
+    """The newest estimate, or the prior before the first batch."""
     return estimate(state, estimate_count(state))
 
 
@@ -72,7 +72,7 @@ class OneNewtonStep:
         roots, scores = contributions(link, rows.features, rows.rewards, belief, most)
         center = self._ball(belief).point(belief.theta)
         curvature = sums("curvature", 0, rows.padded(roots))
-        # Relative to the ball's center: whoever has no reward sends -center, which is a score of 0.
+        # Relative to the ball's center: a user without a reward sends -center, which is a score of 0.
         score = sums("score", 0, rows.padded(scores) - center)
         total = score.values + rows.users * center
         return updated(belief, curvature.values, total, curvature.noise_sd, score.noise_sd, self.setting.theta_bound)
@@ -144,7 +144,7 @@ def contributions(
 
 
 def prior(dim: int, theta_bound: float) -> GaussianBelief:
-    """N(0, S^2 / d I): spread over the ball."""
+    """Prior belief N(0, S^2 / d I), spread over the ball."""
     return GaussianBelief(np.zeros(dim), theta_bound**2 / dim * np.eye(dim))
 
 
@@ -156,7 +156,7 @@ def updated(
     score_sd: float,
     theta_bound: float,
 ) -> GaussianBelief:
-    """The belief after a batch: one Newton step from ``belief.theta``, weighted by what the releases are worth.
+    """Update the belief by a batch: one Newton step from ``belief.theta``, weighted by the accuracy of the releases.
 
     The released score at theta is M (theta* - theta) with variance M (rewards) + score_sd^2 (privacy) + what the noise
     in M does to the first term, curvature_sd^2 times the spread's trace.  With C the sum of these, the information

@@ -31,7 +31,7 @@ BATCH_NOISE_RATIO: Final = 1.05
 """Standard deviation, rounding included, that is accepted over the central Gaussian's: bytes are cheap here."""
 BATCH_MAX_BITS: Final = 256
 MOST_ROUNDS: Final = 100_000
-"""Rows of one user at most."""
+"""Most rows that one user may have."""
 _RADIUS_STEPS: Final = 64
 """Radii are rounded up to multiples of R / 64, so that few different messages have to be calibrated."""
 
@@ -57,7 +57,7 @@ class RowBudget:
 
 
 def row_budget(budget: Budget) -> RowBudget:
-    """The target of `plan_batch`; for k = 1 the budget itself."""
+    """Compute what a batch may spend on one row; for k = 1 the budget itself."""
     rows = budget.rounds_per_user
     if rows == 1:
         reserve = TAIL_SHARE * budget.delta
@@ -72,7 +72,7 @@ def row_budget(budget: Budget) -> RowBudget:
 
 
 def chained_tail(mu: float, tail: float, rows: int, most: float = math.inf) -> float:
-    """A_k of `RowBudget`, or the first A_j above ``most``: they grow."""
+    """Compute A_k of `RowBudget`, or the first A_j above ``most``: they grow."""
     total = tail
     for _ in range(rows - 1):
         if total > most:
@@ -96,11 +96,11 @@ class ScoreBall:
 
 @lru_cache(maxsize=4096)
 def score_ball(link: Link, theta_norm: float, reward_bound: float) -> ScoreBall:
-    """The smallest such ball for a theta of this norm, up to a grid.
+    """Find the smallest ball that holds all scores for a theta of this norm, up to a grid.
 
     Residuals are large and positive only against theta, large and negative only along it: all long scores point
     against theta, and a ball around a point there is smaller than one around 0, by up to a half; with a base rate near
-    0 or R it hardly is.  Privacy does not rest on this search: whatever a user's score is, it is scaled into the ball.
+    0 or R it hardly is.  Privacy does not rest on this search: every user's score is scaled into the ball.
     """
     cosines = np.linspace(-1.0, 1.0, 201)
     lengths = np.linspace(0.0, 1.0, 21)[1:, None]
@@ -119,7 +119,7 @@ def score_ball(link: Link, theta_norm: float, reward_bound: float) -> ScoreBall:
 
 
 def batch_plan(target: RowBudget, users: int, requests: Sequence[Request], label: str) -> BatchPlan:
-    """All sums of one batch, calibrated together at its number of users."""
+    """Calibrate all sums of one batch together, at its number of users."""
     return plan_batch(
         users,
         target.epsilon,
@@ -132,9 +132,9 @@ def batch_plan(target: RowBudget, users: int, requests: Sequence[Request], label
 
 
 def charged_events(plan: BatchPlan) -> tuple[GaussianRelease, ...]:
-    """The plan's ledger entries.
+    """Ledger entries of a plan.
 
-    A user's batch is a function of the clock alone, and whoever has no reward reports a contribution of 0: rows do
+    A user's batch is a function of the clock alone, and a user without a reward reports a contribution of 0: rows do
     not move between batches, so that the room which the ledger keeps for moving rows never exceeds a replacement's.
     """
     return tuple(
@@ -144,7 +144,7 @@ def charged_events(plan: BatchPlan) -> tuple[GaussianRelease, ...]:
 
 
 def release_sum(protocol: SumProtocol, rows: FloatArray, rng: np.random.Generator, path: str) -> Aggregate:
-    """One sum over the users whose rows these are, on one of ``PATHS``."""
+    """Release the sum over these users' rows, on one of ``PATHS``."""
     if path == "sums":
         return sample_sum(protocol, rows, rng)
     shuffler = Shuffler(protocol)
