@@ -1,10 +1,11 @@
-"""Cost of a simulated round of `stream-glm`, environment included, here and in another installation, in turn.
+"""Cost of a simulated round, environment included, here and in another installation, in turn.
 
-    python benchmarks/rounds.py --other ../released/.venv/bin/python --dims 5 50 --horizons 20000 100000 --repeats 7
+    python benchmarks/rounds.py --other ../released/.venv/bin/python --policies joint-glm gloc --horizons 15000
+    python benchmarks/rounds.py --other ../released/.venv/bin/python --policies all --links logistic probit log
 
-Both interpreters need Tacit installed.  Printed are medians of processor time in microseconds, with the noise of a
-seeded run and with exact noise, and their ratios to the other installation's seeded run.  A neighbour on the machine
-can slow down seconds of one run by half: each installation plays a run in turn, and the median counts.
+Both interpreters need Tacit installed.  Printed are medians of processor time in microseconds and their ratio.  A
+neighbour on the machine can slow down seconds of one run by half: each installation plays a run in turn, and the
+median counts.
 """
 
 from __future__ import annotations
@@ -16,20 +17,22 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import ExitStack
+from itertools import product
+from typing import Any, Final
 
 import numpy as np
 
-OPTIONS: dict[str, dict[str, Any]] = {"seeded": {}, "exact": {"noise": "exact"}}
+THETA_NORMS: Final = {"logistic": 3.5, "probit": 2.5, "identity": 1.0, "log": 1.0}
 
 
-def serve(dim: int, horizon: int, options: dict[str, Any]) -> None:
+def serve(policy: str, link: str, dim: int, horizon: int, options: dict[str, Any]) -> None:
     """Play a run for each line that comes in, and answer what a round took; uses nothing that 0.1.0 lacks."""
     from tacit.experiments.spec import Experiment
+    from tacit.policies.registry import policy_class
 
-    experiment = Experiment("stream-glm", "logistic", dim, 20, horizon, 3.5, "ball", 1.0, 1e-5, options=options)
+    epsilon, delta = (None, None) if policy_class(policy).guarantee == "none" else (1.0, 1e-5)
+    experiment = Experiment(policy, link, dim, 20, horizon, THETA_NORMS[link], "ball", epsilon, delta, options)
     play(experiment, 0)  # loads what is loaded once
     for run, _ in enumerate(sys.stdin):
         print(play(experiment, run), flush=True)
@@ -47,13 +50,12 @@ def play(experiment: Any, run: int) -> float:
 class Player:
     """A process that plays runs when it is asked to."""
 
-    def __init__(self, python: str, dim: int, horizon: int, options: dict[str, Any]) -> None:
-        command = [python, __file__, "--serve", "--dims", str(dim), "--horizons", str(horizon)]
+    def __init__(self, python: str, case: tuple[str, str, int, int], options: dict[str, Any]) -> None:
         environment = os.environ | {"TACIT_COMPILE": "now"}  # for versions up to 0.2.0, which compiled
         if python != sys.executable:
             environment.pop("PYTHONPATH", None)  # which would lead both interpreters to the same package
         self.process = subprocess.Popen(
-            [*command, "--options", json.dumps(options)],
+            [python, __file__, "--serve", json.dumps([*case, options])],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -69,52 +71,46 @@ class Player:
         return float(self.process.stdout.readline())
 
 
-@contextmanager
-def players(python: str, other: str | None, dim: int, horizon: int) -> Iterator[dict[str, Player]]:
-    """One process for each column of the table; all of them end with the block."""
-    columns = {name: Player(python, dim, horizon, options) for name, options in OPTIONS.items()}
-    if other is not None:
-        columns["other"] = Player(other, dim, horizon, {})
-    try:
-        yield columns
-    finally:
-        for player in columns.values():
-            player.process.communicate()  # no more lines: it ends
-
-
-def compare(other: str | None, dim: int, horizon: int, repeats: int) -> str:
-    """A line of the table."""
-    with players(sys.executable, other, dim, horizon) as columns:
-        times: dict[str, list[float]] = {name: [] for name in columns}
+def compare(other: str | None, case: tuple[str, str, int, int], options: dict[str, Any], repeats: int) -> str:
+    """Measure one case in both installations: a line of the table."""
+    with ExitStack() as ended:
+        players = [Player(sys.executable, case, options)] + ([Player(other, case, {})] if other else [])
+        for player in players:
+            ended.callback(player.process.communicate)  # no more lines: it ends
+        times: list[list[float]] = [[] for _ in players]
         for repeat in range(repeats):
-            for name in list(columns)[:: 1 if repeat % 2 else -1]:
-                times[name].append(columns[name].play())
-    medians = {name: statistics.median(found) for name, found in times.items()}
-    base = medians.get("other")
-    cells = [
-        f"{medians[name]:7.2f}" + (f" ({medians[name] / base:.2f})" if base and name != "other" else "")
-        for name in medians
-    ]
-    return f"{dim:3} {horizon:8}   " + "   ".join(cells)
+            for player, found in list(zip(players, times, strict=True))[:: 1 if repeat % 2 else -1]:
+                found.append(player.play())
+    medians = [statistics.median(found) for found in times]
+    policy, link, dim, horizon = case
+    cells = [f"{median:8.2f}" for median in medians] + ([f"{medians[0] / medians[1]:6.2f}"] if other else [])
+    return f"{policy:15} {link:9} {dim:3} {horizon:8,} " + " ".join(cells)
 
 
 def main() -> None:
     """Compare two installations."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--other", help="interpreter of the installation to compare with")
-    parser.add_argument("--dims", type=int, nargs="+", default=[5, 50])
+    parser.add_argument("--policies", nargs="+", default=["stream-glm"], help="names, or 'all'")
+    parser.add_argument("--links", nargs="+", default=["logistic"], choices=THETA_NORMS)
+    parser.add_argument("--dims", type=int, nargs="+", default=[5])
     parser.add_argument("--horizons", type=int, nargs="+", default=[20_000])
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--serve", action="store_true", help="play a run for each line of the input")
-    parser.add_argument("--options", type=json.loads, default={}, help="of the policy, as JSON, for --serve")
-    arguments = parser.parse_args()
-    if arguments.serve:
-        serve(arguments.dims[0], arguments.horizons[0], arguments.options)
+    parser.add_argument(
+        "--options", type=json.loads, default={}, help="""of the policies here, as JSON, such as '{"noise": "exact"}'"""
+    )
+    parser.add_argument("--serve", type=json.loads, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.serve:
+        serve(*given.serve)
         return
-    print("  d  horizon   us a round: seeded, exact" + (", the other one's; ratios to that" if arguments.other else ""))
-    for dim in arguments.dims:
-        for horizon in arguments.horizons:
-            print(compare(arguments.other, dim, horizon, arguments.repeats), flush=True)
+    from tacit.policies.registry import POLICIES, policy_class
+
+    names = POLICIES if given.policies == ["all"] else given.policies
+    print("policy          link        d        T  us/round" + ("    other  ratio" if given.other else ""))
+    for policy, link, dim, horizon in product(names, given.links, given.dims, given.horizons):
+        if link in policy_class(policy).links:
+            print(compare(given.other, (policy, link, dim, horizon), given.options, given.repeats), flush=True)
 
 
 if __name__ == "__main__":

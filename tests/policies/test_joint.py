@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,8 @@ def test_the_refresh_leak_of_the_paper_shows_and_ours_does_not() -> None:
         for arms in (np.zeros((4, 3)), np.eye(3)):
             policy = make(profile=profile, horizon=50)
             # Criterion I: explores on long arms, not on zero ones.
-            policy.state = policy.state._replace(constants=policy.state.constants._replace(threshold=1e-9))
+            always = replace(policy.state.constants.profile, threshold=1e-9)
+            policy.state = policy.state._replace(constants=policy.state.constants._replace(profile=always))
             policy.update(policy.select(arms), 1.0)
             before = int(policy.state.explore.calls[()])
             policy.select(np.zeros((4, 3)))

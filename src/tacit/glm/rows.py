@@ -36,10 +36,10 @@ class Selection(NamedTuple):
 def selected(selection: Selection) -> tuple[FloatArray, FloatArray]:
     """Features, shape (n, d), and rewards of the rows of a selection; views where it has every row."""
     features, rewards, mask, held = selection.rows
-    own: slice | npt.NDArray[np.intp] = slice(int(held[()]))
-    if selection.mark != ALL_ROWS:
-        own = np.flatnonzero(mask[own] == selection.mark)
-    return features[own], rewards[own]
+    if selection.mark == ALL_ROWS:
+        return features[: int(held[()])], rewards[: int(held[()])]
+    own = np.flatnonzero(mask[: int(held[()])] == selection.mark)
+    return features.take(own, axis=0), rewards.take(own)  # a fifth of the time of ``features[own]``
 
 
 def rows_of(features: npt.ArrayLike, rewards: npt.ArrayLike) -> RowBuffer:

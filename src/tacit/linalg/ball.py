@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
+from scipy.linalg.lapack import dsyevd
 
 from tacit.typing import FloatArray
 
@@ -33,8 +33,8 @@ def into_ball_by_metric(theta: FloatArray, radius: float, metric: FloatArray) ->
     """
     if norm(theta) <= radius:
         return theta
-    curvatures, basis = np.linalg.eigh(metric)
-    if not curvatures[0] > 0.0:
+    curvatures, basis, failed = dsyevd(metric, lower=1)  # what numpy.linalg.eigh calls, at half the cost for d = 5
+    if failed or not curvatures[0] > 0.0:
         return into_ball(theta, radius)
     pull, shifted = curvatures * theta.dot(basis), curvatures
     for _ in range(_SECULAR_ITERATIONS):

@@ -288,9 +288,9 @@ def into_unit_ball(rows: FloatArray, width: int | None = None) -> FloatArray:
 
     Input checks tolerate a rounding error above norm 1; a sensitivity bound must not.
     """
-    values = rows[:, :width]
-    if len(rows) == 1 and values[0].dot(values[0]) <= 1.0:
+    if len(rows) == 1 and (row := rows[0, :width]).dot(row) <= 1.0:
         return rows
+    values = rows[:, :width]
     lengths = np.sqrt(np.vecdot(values, values))
     if lengths.max(initial=0.0) <= 1.0:
         return rows

@@ -22,6 +22,8 @@ QUEUE = 256
 _NOTHING, _NO_COINS = np.zeros(0), np.zeros((1, 0))
 _CHUNK = 1 << 17
 """Numbers of contexts that ``play`` chooses by at a time: what the processor's cache holds."""
+_AHEAD = 64
+"""Rounds that ``play`` chooses ahead at most, where a reward may come between them (`Steps.until_change`)."""
 
 
 class Span(NamedTuple):
@@ -115,20 +117,27 @@ def _play_rounds(policy: Policy, span: Span, contexts: FloatArray, rewards: Floa
     coins = policy.randomness.coins.random((count, policy.coin_count))
     if together:
         release(policy, noise[0], count, count)
-    most = max(1, _CHUNK // contexts[0].size) if together else 1
-    for start in range(0, count, most):
-        part = slice(start, min(count, start + most))
+    most, start = max(1.0, _CHUNK // contexts[0].size) if together else 1.0, 0
+    while start < count:
+        part = slice(start, min(count, start + int(most)))
         if not together:
             release(policy, noise[start] if start < len(noise) else _NOTHING, 1, 1)
-        _play_part(policy, contexts[part], rewards[part], coins[part], arms[part])
+        played = _play_part(policy, contexts[part], rewards[part], coins[part], arms[part])
+        start += played
+        if policy.steps.until_change is not None:
+            most = min(1.5 * most, _AHEAD) if start == part.stop else max(1.0, 0.5 * played)
 
 
-def _play_part(policy: Policy, contexts: FloatArray, rewards: FloatArray, coins: FloatArray, arms: IntArray) -> None:
-    """Choose for all of these users, and learn from what their arms earn."""
-    memos = np.empty((arms.size, policy.memo_size))
+def _play_part(policy: Policy, contexts: FloatArray, rewards: FloatArray, coins: FloatArray, arms: IntArray) -> int:
+    """Choose for all of these users, and learn from what their arms earn; how many of them were played so."""
+    memos, until_change = np.empty((arms.size, policy._pending.memo_size)), policy.steps.until_change
     arms[:] = policy.steps.choose(policy._state, contexts, coins, memos)
     earned = rewards[0][arms] if arms.size == 1 else rewards[np.arange(arms.size), arms]
+    if until_change is not None:
+        kept = until_change(policy._state, memos)
+        memos, earned = memos[:kept], earned[:kept]
     policy._learn_rows(memos, earned)
+    return len(memos)
 
 
 def play_with_age(policy: Policy, contexts: FloatArray, rewards: FloatArray) -> IntArray:

@@ -44,6 +44,12 @@ class Steps(NamedTuple):
 
     `tacit.glm.rows.make_room` does it for a state with rows.
     """
+    until_change: Callable[[Any, FloatArray], int] | None = None
+    """``until_change(state, memos) -> count``: how many of N decisions, chosen together in ``play``, may be kept.
+
+    They end with the first whose reward can change what arms are chosen by: those behind it are chosen anew.  For
+    policies that learn from every reward at once, choose without coins, and rarely change.
+    """
 
 
 def idle(state: Any, fresh: bool, users: int) -> int:

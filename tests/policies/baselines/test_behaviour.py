@@ -93,3 +93,19 @@ def test_play_grows_the_buffer() -> None:
     contexts = np.stack([unit_ball(rng, 3, 2) for _ in range(3000)])
     policy.play(contexts, rng.integers(0, 2, size=(3000, 3)).astype(float))
     assert int(policy.state.rows.held) == 3000
+
+
+@pytest.mark.parametrize("horizon", [None, 300, 1000])
+@pytest.mark.parametrize("name", ["rs-glinucb", "greedy-mle"])
+def test_rounds_that_are_chosen_ahead_are_those_of_single_calls(name: str, horizon: int | None) -> None:
+    """Fits, switches and rows of T_o come in between, and the horizon ends before the rounds do."""
+    rng = np.random.default_rng(7)
+    contexts = np.stack([unit_ball(rng, 6, 3) for _ in range(600)])
+    rewards = (rng.random((600, 6)) < 1.0 / (1.0 + np.exp(-3.0 * contexts[:, :, 0]))).astype(np.float64)
+    ahead, single = (make_policy(name, dim=3, horizon=horizon, theta_bound=3.0, seed=0) for _ in range(2))
+    arms = ahead.play(contexts, rewards)
+    for t, arm in enumerate(arms):
+        decision = single.select(contexts[t])
+        assert decision.arm == arm, t
+        single.update(decision, rewards[t, arm])
+    np.testing.assert_allclose(ahead.state.theta, single.state.theta, rtol=1e-9)

@@ -7,7 +7,7 @@ import pytest
 
 from tacit.glm.links import LINKS
 from tacit.glm.rows import ALL_ROWS, append_rows, grown, make_rows, rows_of
-from tacit.policies.baselines._fitting import refit, refit_due
+from tacit.policies.baselines._shared import refit, refit_due
 from tacit.policies.registry import make_policy
 from tacit.typing import count
 from tests.policies.baselines.helpers import maximum_likelihood, unit_ball

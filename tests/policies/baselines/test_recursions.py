@@ -114,9 +114,9 @@ def test_ecolog_step_stays_in_the_ball_where_it_cannot_settle() -> None:
     start = policy.state._replace(matrix=np.diag([1.0, -1.0]), inverse=np.eye(2), theta=np.array([0.3, 0.4]))
     line = ecolog.line_of(start, np.array([0.6, 0.8]))
     for matrix, settles in ((start.matrix, False), (np.eye(2), True)):
-        found, settled = ecolog.online_step(start._replace(matrix=matrix), line, 1.0, 1.0)
-        assert settled == settles
-        assert np.linalg.norm(found) == pytest.approx(0.5)
+        found = ecolog.online_step(start._replace(matrix=matrix), line, 1.0, 1.0)
+        assert found.settled == settles
+        assert np.linalg.norm(found.theta) == pytest.approx(0.5)
 
 
 def test_confidence_sets_hold_the_truth() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.policies.baselines._ridge import (
+from tacit.policies.baselines._shared import (
     add_to_inverse,
     choose_optimistic,
     inverse_or_keep,

@@ -15,9 +15,9 @@ from tacit.policies.beliefs import GaussianBelief
 from tacit.policies.config import PrivateConfig
 from tacit.policies.setting import PrivateSetting, make_private_setting
 from tacit.policies.shuffle import ShuffleGLM
-from tacit.policies.shuffle.estimate import prior, score_ball, updated
+from tacit.policies.shuffle.learners import prior, updated
 from tacit.policies.shuffle.profiles import Schedule, batch_count, shuffle_profile, smallest_horizon
-from tacit.policies.shuffle.releases import chained_tail, row_budget
+from tacit.policies.shuffle.releases import chained_tail, row_budget, score_ball
 from tacit.policies.shuffle.steps import (
     ShuffleConstants,
     ShuffleState,

@@ -16,32 +16,16 @@ from tacit.typing import FloatArray
 
 @configuration
 class LinearConfig(PrivateConfig):
-    """What both private LinUCBs are told."""
+    """Configuration that both private LinUCBs share."""
 
     scale: float = option("Multiplies the radius of the confidence set.", default=0.3, check=nonnegative)
     shift: float = option(
         "Multiplies the bound on the noise that is added to the Gram matrix.", default=0.3, check=nonnegative
     )
-    ridge: float = option("Added to the Gram matrix, whatever the noise.", default=1.0, check=positive)
+    ridge: float = option("Added to the Gram matrix with any noise.", default=1.0, check=positive)
     failure_probability: float = option(
         "Of the confidence set; not the privacy delta.", default=0.02, check=probability
     )
-
-
-class LinearConstants(NamedTuple):
-    """Public numbers that `solve_noisy` takes."""
-
-    scale: float
-    theta_bound: float
-    failure_probability: float
-    ridge: float
-    shift: float
-    deviation: float
-    """Sub-Gaussian bound of a reward."""
-    ball: float
-    """Radius of the ball that the linear fit is kept in."""
-    base_rate: float
-    """Subtracted from every reward."""
 
 
 class NoisySums(NamedTuple):
@@ -54,23 +38,8 @@ class NoisySums(NamedTuple):
     rounds: float
 
 
-def linear_constants(setting: Setting, config: LinearConfig) -> LinearConstants:
-    """What follows from setting and configuration."""
-    return LinearConstants(
-        scale=config.scale,
-        theta_bound=setting.theta_bound,
-        failure_probability=config.failure_probability,
-        ridge=config.ridge,
-        shift=config.shift,
-        deviation=0.5 * setting.reward_bound,
-        # The best linear fit to means in [0, R] over the unit ball need not lie in the S-ball: allow for both.
-        ball=max(setting.theta_bound, setting.reward_bound * setting.dim),
-        base_rate=subtracted_rate(config),
-    )
-
-
 def subtracted_rate(config: LinearConfig) -> float:
-    """What the linear fit has as its mean at score 0: the base rate, where there is one."""
+    """Scalar that is subtracted from every reward: the base rate, where there is one."""
     return 0.0 if config.base_rate is None else config.base_rate
 
 
@@ -88,21 +57,24 @@ class NoisyFit(NamedTuple):
     radius: float
 
 
-def solve_noisy(sums: NoisySums, constants: LinearConstants) -> NoisyFit:
-    """Ridge regression on noisy sums, and the radius of its confidence set.
+def solve_noisy(sums: NoisySums, setting: Setting, config: LinearConfig) -> NoisyFit:
+    """Fit a ridge regression to noisy sums, and compute the radius of its confidence set.
 
     Shariff and Sheffet (arXiv 1810.00068), Proposition 4: with the noisy Gram matrix shifted to lie between low * I
     and high * I above the true one, the radius is deviation * sqrt(d log(1 + t / (d low)) + 2 log(2 / delta)) + S
     sqrt(high) + ||noise||_{low^-1}. Noise in isometric packing is a Gaussian orthogonal ensemble: operator norm sd *
     sqrt(2 d), and a Gaussian tail.  Where noise goes beyond the shift, that is doubled.
     """
-    dim, rounds, failure = sums.moment.size, sums.rounds, constants.failure_probability
+    dim, rounds, failure = sums.moment.size, sums.rounds, config.failure_probability
     tail = math.sqrt(2.0 * math.log(4.0 * (1.0 + rounds) / failure))
     gram_noise = sums.gram_sd * (math.sqrt(2.0 * dim) + tail)
     moment_noise = sums.moment_sd * (math.sqrt(dim) + tail)
     with one_blas_thread(dim):
-        inverse, low = ridge_inverse(sums.gram, constants.ridge + constants.shift * gram_noise)
+        inverse, low = ridge_inverse(sums.gram, config.ridge + config.shift * gram_noise)
     spread = dim * math.log(1.0 + rounds / (dim * low)) + 2.0 * math.log(2.0 / failure)
-    bias = constants.theta_bound * math.sqrt(low + gram_noise)
-    radius = constants.deviation * math.sqrt(spread) + bias + moment_noise / math.sqrt(low)
-    return NoisyFit(into_ball(inverse @ sums.moment, constants.ball), inverse, constants.scale * radius)
+    bias = setting.theta_bound * math.sqrt(low + gram_noise)
+    deviation = 0.5 * setting.reward_bound  # rewards in [0, R] are R/2-sub-Gaussian (Hoeffding)
+    radius = deviation * math.sqrt(spread) + bias + moment_noise / math.sqrt(low)
+    # The best linear fit to means in [0, R] over the unit ball need not lie in the S-ball: allow for both.
+    ball = max(setting.theta_bound, setting.reward_bound * dim)
+    return NoisyFit(into_ball(inverse @ sums.moment, ball), inverse, config.scale * radius)

@@ -25,9 +25,16 @@ from tacit.design.g_optimal import g_optimal_designs
 from tacit.glm.likelihood import weighted_outers
 from tacit.glm.links import Link
 from tacit.glm.rows import RowBuffer, Selection, append_rows, make_room, make_rows, selected
-from tacit.policies.baselines._config import scale_option
-from tacit.policies.baselines._fitting import MARK, refit
-from tacit.policies.baselines._ridge import inverse_or_keep, remember_arms, ruled_out, scores, squared_spreads
+from tacit.policies.baselines._shared import (
+    MARK,
+    inverse_or_keep,
+    refit,
+    remember_arms,
+    ruled_out,
+    scale_option,
+    scores,
+    squared_spreads,
+)
 from tacit.policies.clock import NO_END, Span
 from tacit.policies.config import Config, at_least, configuration, option
 from tacit.policies.policy import Policy
@@ -36,14 +43,14 @@ from tacit.threads import one_blas_thread
 from tacit.typing import BoolArray, Count, FloatArray, IntArray, count
 
 WARM_UP = 0
-"""The first batch, whose estimate theta_w weighs the rows of all others."""
+"""Scalar of the first batch, whose estimate theta_w weighs the rows of all later ones."""
 
 
 @configuration
 class BatchedGlinConfig(Config):
     """Configuration of `b-glincb`."""
 
-    horizon: int = option("Number of decisions that are expected, T: batches are made from it.", check=at_least(1))
+    horizon: int = option("Scalar of decisions that are expected, T: batches are made from it.", check=at_least(1))
     scale: float = scale_option(
         "Multiplies gamma. With the paper's gamma nothing is ever dropped at T = 15,000, and regret is that of random "
         "arms. No experiment with this algorithm gives a scale; ours was calibrated (seeds from 1000) to a regret of "
@@ -51,13 +58,13 @@ class BatchedGlinConfig(Config):
         default=0.001,
     )
     batches: int | None = option(
-        "Number of batches, M; log2 log2 T rounded up plus 1 by default.", default=None, check=at_least(2)
+        "Scalar of batches, M; log2 log2 T rounded up plus 1 by default.", default=None, check=at_least(2)
     )
     ridge: float = option("Ridge of all matrices and fits.", default=0.5, check=positive)
 
 
 class BatchConstants(NamedTuple):
-    """Public numbers that the steps read."""
+    """Public numbers that the steps of `b-glincb` read."""
 
     link: Link
     ridge: float
@@ -70,7 +77,7 @@ class BatchConstants(NamedTuple):
 
 
 class BatchState(NamedTuple):
-    """Rows (mask: their batch) and one estimate for each finished batch."""
+    """State of `b-glincb`: all rows, marked with their batch, and an estimate for each finished batch."""
 
     rows: RowBuffer
     thetas: FloatArray
@@ -156,7 +163,7 @@ def learn(state: BatchState, memos: FloatArray, rewards: FloatArray) -> None:
 
 
 def batch_ends(horizon: int, batches: int) -> IntArray:
-    """Ends of all batches but the last, which lasts to the horizon: B_1 = B_2 = alpha, then alpha sqrt(B_{k-1})."""
+    """Return the ends of all batches but the last, of B_1 = B_2 = alpha and then alpha sqrt(B_{k-1}) decisions."""
     alpha = horizon ** (0.5 / (1.0 - 2.0 ** (1 - batches)))
     length, end, ends = alpha, 0, []
     for index in range(batches):
@@ -181,16 +188,16 @@ class BatchedGlinCB(Policy):
 
     @property
     def memo_size(self) -> int:
-        """The arm's features and the batch of the row."""
+        """Numbers of a memo: the arm's features and the batch of the row."""
         return self.setting.dim + 1
 
     def _counted(self, users: int) -> int:
-        """Every decision, however old it must be to be learned from: batches are ended by decisions."""
+        """All users count, also where rewards have a minimum age: batches end by the number of decisions."""
         return users
 
     @property
     def _users_at_once(self) -> int:
-        """Decisions up to the end of a batch."""
+        """Most users that one call of ``choose`` may serve: those up to the end of a batch."""
         return self._next_span().ticks
 
     def _next_span(self) -> Span:

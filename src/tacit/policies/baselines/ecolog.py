@@ -29,24 +29,25 @@ import math
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dposv
 
 from tacit._validate import positive
 from tacit.glm.links import Link
-from tacit.linalg.ball import into_ball, into_ball_by_metric, norm
-from tacit.policies.baselines._config import ConfidenceConfig, scale_option
-from tacit.policies.baselines._ridge import add_outer, add_to_inverse, choose_optimistic
+from tacit.linalg.ball import into_ball, norm
+from tacit.policies.baselines._shared import ConfidenceConfig, add_outer, choose_optimistic, scale_option
 from tacit.policies.config import configuration, option
 from tacit.policies.policy import Policy
+from tacit.policies.setting import Setting
 from tacit.policies.steps import Steps, idle, in_turn
 from tacit.typing import Count, FloatArray, IntArray, Scalar, count, scalar
 
-_TOLERANCE = 1e-10
-"""A step has settled when no coordinate moves by more than this."""
+_TOLERANCE = 1e-12
+"""A step in the ball has settled when its length differs from the radius by no more than this part."""
+_LINE_TOLERANCE = 1e-15
+"""Error at which a step on a line has settled."""
 _LINE_STEPS = 60
-"""Newton steps on a line at the most; halving the bracket so often reaches the tolerance by itself."""
+"""Steps on a line at the most; halving the bracket so often reaches the tolerance by itself."""
 _BALL_STEPS = 30
-"""Newton steps in the ball at the most."""
+"""Newton steps to the sphere at the most."""
 
 
 @configuration
@@ -61,20 +62,8 @@ class EcologConfig(ConfidenceConfig):
     ridge: float = option("Ridge of W_0; the default is that of the same code.", default=10.0, check=positive)
 
 
-class EcologConstants(NamedTuple):
-    """Public numbers that the steps read."""
-
-    link: Link
-    scale: float
-    theta_bound: float
-    failure_probability: float
-    ridge: float
-    martingale_ridge: float
-    """m, which trades the two terms of the martingale bound."""
-
-
 class EcologState(NamedTuple):
-    """The online estimate and its matrix W_t."""
+    """State of `ecolog`: the online estimate and its matrix W_t."""
 
     matrix: FloatArray
     inverse: FloatArray
@@ -86,11 +75,12 @@ class EcologState(NamedTuple):
     unproven: Count
     """Rewards that the proof of eta_t does not cover: the local curvature changed by more than a factor of 2, or the
     step to the minimum did not settle."""
-    constants: EcologConstants
+    setting: Setting
+    config: EcologConfig
 
 
 class SearchLine(NamedTuple):
-    """All that one row's loss can move theta_t to: theta_t + s W_t^-1 x."""
+    """The points theta_t + s W_t^-1 x, on one of which the loss of the row x has its minimum."""
 
     x: FloatArray
     image: FloatArray
@@ -102,101 +92,117 @@ class SearchLine(NamedTuple):
 
 
 def line_of(state: EcologState, x: FloatArray) -> SearchLine:
-    """The line of a row from the present estimate."""
+    """Compute the line of a row from the present estimate."""
     image = state.inverse.dot(x)
     return SearchLine(x, image, float(x.dot(state.theta)), float(x.dot(image)))
 
 
-def _share(link: Link, line: SearchLine, pull: float, trials: float, hits: float) -> float:
+class Step(NamedTuple):
+    """Result of `online_step`."""
+
+    theta: FloatArray
+    z: float
+    """<x, theta>."""
+    length: float
+    """Squared length of the step, in the norm of W_t."""
+    settled: bool
+    """Whether theta is the minimum; it is in the ball even if not."""
+
+
+def _share(link: Link, z: float, spread: float, pull: float, trials: float, hits: float) -> float:
     """Find the root s of ``pull * s + trials * mu(z + s * spread) - hits``, which increases in s.
 
-    Newton's method, kept within a bracket of the root.
+    Halley's method, kept within a bracket of the root.  For logistic rewards mu' = mu (1 - mu), mu'' = mu' (1 - 2 mu),
+    and neither mu'' nor the next derivative exceeds mu': a step leaves an error below spread^2 abs(step)^3.
     """
-    mean, derivative, z, spread = link.mean_at, link.derivative_at, line.z, line.spread
     low, high, s = (hits - trials) / pull, hits / pull, 0.0
     for _ in range(_LINE_STEPS):
-        at = z + s * spread
-        value = pull * s + trials * mean(at) - hits
+        mean = link.mean_at(z + s * spread)
+        value, curvature = pull * s + trials * mean - hits, trials * spread * mean * (1.0 - mean)
+        slope = pull + curvature
         if value > 0.0:
             high = s
         else:
             low = s
-        step = value / (pull + trials * spread * derivative(at))
-        if abs(step) <= _TOLERANCE:
+        step = 2.0 * value * slope / (2.0 * slope * slope - value * curvature * spread * (1.0 - 2.0 * mean))
+        if spread * spread * abs(step * step * step) <= _LINE_TOLERANCE:
             return s - step
         s = s - step if low < s - step < high else 0.5 * (low + high)
     return s
 
 
-def online_step(state: EcologState, line: SearchLine, trials: float, hits: float) -> tuple[FloatArray, bool]:
+def online_step(state: EcologState, line: SearchLine, trials: float, hits: float) -> Step:
     """Minimise ``||theta - theta_t||^2_W / (2 + D) + trials * A(z) - hits * z``, A' = mu, over the ball.
 
-    The loss sees one direction: the minimum over all space lies on a line.  Outside the ball, Newton steps go to the
-    minimum of the quadratic model over the ball.  False when they did not settle; the point is in the ball even so.
+    The loss sees one direction: the minimum over all space lies on a line.
     """
-    constants = state.constants
-    bound = constants.theta_bound
-    found = state.theta + _share(constants.link, line, 1.0 / (1.0 + bound), trials, hits) * line.image
-    if norm(found) <= bound:
-        return found, True
-    return _constrained_step(state, line.x, trials, hits, into_ball(found, bound))
+    bound = state.setting.theta_bound
+    share = _share(state.setting.link, line.z, line.spread, 1.0 / (1.0 + bound), trials, hits)
+    found = state.theta + share * line.image
+    if found.dot(found) <= bound * bound:
+        return Step(found, line.z + share * line.spread, share * share * line.spread, True)
+    return _constrained_step(state, line.x, trials, hits)
 
 
-def _constrained_step(
-    state: EcologState, x: FloatArray, trials: float, hits: float, found: FloatArray
-) -> tuple[FloatArray, bool]:
-    """Minimise over the ball where the minimum over all space lies outside, from the point ``found`` on the sphere.
+def _constrained_step(state: EcologState, x: FloatArray, trials: float, hits: float) -> Step:
+    """Minimise over the ball where the minimum over all space lies outside.
 
-    False when it has not settled, or when rounding hides that the Hessian is positive definite.
+    With a multiplier m of ||theta||^2 / 2 the minimum lies on a line again; Newton's method on 1 / norm finds the m
+    that puts it on the sphere.  It has not settled where rounding hides that W is positive definite.
     """
-    link, bound = state.constants.link, state.constants.theta_bound
-    pulling = 1.0 / (1.0 + bound) * state.matrix
-    for _ in range(_BALL_STEPS):
-        z = float(x.dot(found))
-        hessian = pulling.copy()
-        add_outer(hessian, x, trials * link.derivative_at(z))
-        gradient = pulling.dot(found - state.theta) + (trials * link.mean_at(z) - hits) * x
-        _, step, failed = dposv(hessian, gradient)
-        if failed:
-            return found, False
-        before, found = found, into_ball_by_metric(found - step, bound, hessian)
-        if np.abs(found - before).max() <= _TOLERANCE:
-            return found, True
-    return found, False
+    link, bound = state.setting.link, state.setting.theta_bound
+    values, basis = np.linalg.eigh(1.0 / (1.0 + bound) * state.matrix)
+    x_turned, theta_turned, m, settled = x.dot(basis), state.theta.dot(basis), 0.0, False
+    found = theta_turned
+    for _ in range(_BALL_STEPS if values[0] > 0.0 else 0):
+        shifted = values + m
+        center, image = values / shifted * theta_turned, x_turned / shifted
+        z, spread = float(x_turned.dot(center)), float(x_turned.dot(image))
+        share = _share(link, z, spread, 1.0, trials, hits)
+        found = center + share * image
+        length = norm(found)
+        settled = abs(length - bound) <= _TOLERANCE * bound
+        if settled:
+            break
+        weight = trials * link.derivative_at(z + share * spread)
+        fall = float(found.dot(found / shifted)) - weight * float(image.dot(found)) ** 2 / (1.0 + weight * spread)
+        m = max(0.0, m + (length / bound - 1.0) * length * length / fall)
+    theta = into_ball(basis.dot(found), bound)
+    step = theta - state.theta
+    return Step(theta, float(x.dot(theta)), float(step.dot(state.matrix).dot(step)), settled)
 
 
 def squared_radius(state: EcologState) -> float:
     """eta_t."""
-    constants, theta_bound, m = state.constants, state.constants.theta_bound, state.constants.martingale_ridge
+    theta_bound, failure = state.setting.theta_bound, state.config.failure_probability
+    # m trades the two terms of the martingale bound; about 2 log(2 / delta) is best at usual horizons.
+    m = 2.0 * math.log(2.0 / failure)
     spread = math.sqrt(1.0 + int(state.rewards[()]) / (4.0 * m))
-    gamma = 0.5 * math.sqrt(m) + 2.0 / math.sqrt(m) * math.log(2.0 * spread / constants.failure_probability)
+    gamma = 0.5 * math.sqrt(m) + 2.0 / math.sqrt(m) * math.log(2.0 * spread / failure)
     squared, stretched = theta_bound * theta_bound, (1.0 + theta_bound) * gamma
-    bound = constants.ridge * squared + stretched * stretched + 4.0 * squared * m
+    bound = state.config.ridge * squared + stretched * stretched + 4.0 * squared * m
     return max(0.0, bound + float(state.radius_from_data[()]))
 
 
 def choose(state: EcologState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
     """Choose the best arm over the ellipsoid for each of N users."""
-    width = state.constants.scale * math.sqrt(squared_radius(state))
+    width = state.config.scale * math.sqrt(squared_radius(state))
     return choose_optimistic(contexts, state.theta, state.inverse, width, memos)
 
 
 def learn_one(state: EcologState, x: FloatArray, reward: float) -> None:
     """Take in a reward: move the estimate, and sum up what its radius needs to know of the step."""
-    link, line = state.constants.link, line_of(state, x)
-    middle, settled = online_step(state, line, 2.0, 1.0)  # theta-bar: as if both rewards came
-    moved, settled_too = online_step(state, line, 1.0, reward)
-    z, z_middle, step = float(x.dot(moved)), float(x.dot(middle)), moved - state.theta
-    curvature = link.derivative_at(z)
-    proven = settled and settled_too and link.derivative_at(z_middle) <= 2.0 * curvature
-    gain = link.antiderivative_at(z_middle) - link.antiderivative_at(z) - reward * (z_middle - z)
-    radius = 2.0 * (1.0 + state.constants.theta_bound) * gain - float(step.dot(state.matrix).dot(step))
+    link, line = state.setting.link, line_of(state, x)
+    middle = online_step(state, line, 2.0, 1.0)  # theta-bar: as if both rewards came
+    moved = online_step(state, line, 1.0, reward)
+    curvature = link.derivative_at(moved.z)
+    gain = link.antiderivative_at(middle.z) - link.antiderivative_at(moved.z) - reward * (middle.z - moved.z)
     add_outer(state.matrix, x, curvature)
-    add_to_inverse(state.inverse, x, curvature)
-    state.theta[:] = moved
-    state.radius_from_data[()] += radius
+    add_outer(state.inverse, line.image, -curvature / (1.0 + curvature * line.spread))  # Sherman and Morrison
+    state.theta[:] = moved.theta
+    state.radius_from_data[()] += 2.0 * (1.0 + state.setting.theta_bound) * gain - moved.length
     state.rewards[()] += 1
-    if not proven:
+    if not (middle.settled and moved.settled and link.derivative_at(middle.z) <= 2.0 * curvature):
         state.unproven[()] += 1
 
 
@@ -218,13 +224,6 @@ class Ecolog(Policy):
             radius_from_data=scalar(),
             rewards=count(),
             unproven=count(),
-            constants=EcologConstants(
-                link=setting.link,
-                scale=config.scale,
-                theta_bound=setting.theta_bound,
-                failure_probability=config.failure_probability,
-                ridge=config.ridge,
-                # About 2 log(2 / delta) is best at usual horizons.
-                martingale_ridge=2.0 * math.log(2.0 / config.failure_probability),
-            ),
+            setting=setting,
+            config=config,
         )

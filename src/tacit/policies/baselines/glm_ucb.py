@@ -22,9 +22,17 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tacit.glm.rows import RowBuffer, append_rows, make_room, make_rows
-from tacit.policies.baselines._config import DimRidgeConfig, RefittedConfig, scale_option
-from tacit.policies.baselines._fitting import FitConstants, refit_as_rows_grow
-from tacit.policies.baselines._ridge import add_to_inverse, remember_arms, scores, squared_spreads
+from tacit.policies.baselines._shared import (
+    DimRidgeConfig,
+    FitConstants,
+    RefittedConfig,
+    add_to_inverse,
+    refit_as_rows_grow,
+    remember_arms,
+    scale_option,
+    scores,
+    squared_spreads,
+)
 from tacit.policies.config import configuration
 from tacit.policies.policy import Policy
 from tacit.policies.steps import Steps
@@ -45,7 +53,7 @@ class GlmUcbConstants(NamedTuple):
     """Public numbers of rho(t)."""
 
     width_factor: float
-    """What stands before the square root of rho(t), with the scale."""
+    """Factor of the square root in rho(t), with the scale."""
     inverse_failure: float
     """2 d / delta: the second logarithm of rho(t) is that of this number times T."""
     horizon: float
@@ -53,7 +61,7 @@ class GlmUcbConstants(NamedTuple):
 
 
 class GlmUcbState(NamedTuple):
-    """Rows, the inverse of the design matrix M_t, and the estimate."""
+    """State of `glm-ucb`: rows, the inverse of the design matrix M_t, and the estimate."""
 
     rows: RowBuffer
     inverse: FloatArray

@@ -16,12 +16,11 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.glm.links import Link
 from tacit.linalg.ball import into_ball_by_metric
-from tacit.policies.baselines._config import DimRidgeConfig, scale_option
-from tacit.policies.baselines._ridge import add_outer, add_to_inverse, choose_optimistic
+from tacit.policies.baselines._shared import DimRidgeConfig, add_outer, choose_optimistic, scale_option
 from tacit.policies.config import configuration
 from tacit.policies.policy import Policy
+from tacit.policies.setting import Setting
 from tacit.policies.steps import Steps, idle, in_turn
 from tacit.typing import FloatArray, IntArray, Scalar, scalar
 
@@ -38,22 +37,8 @@ class GlocConfig(DimRidgeConfig):
     )
 
 
-class GlocConstants(NamedTuple):
-    """Public numbers that the steps read."""
-
-    link: Link
-    scale: float
-    convexity: float
-    """Strong convexity of the loss, 1 / kappa."""
-    theta_bound: float
-    failure_probability: float
-    deviation: float
-    """Rewards are sub-Gaussian with this parameter."""
-    ridge: float
-
-
 class GlocState(NamedTuple):
-    """The learner's iterate and matrix, which is the regression's too, and the regression."""
+    """State of `gloc`: the learner's iterate, the regression, and the matrix of both."""
 
     matrix: FloatArray
     inverse: FloatArray
@@ -67,40 +52,43 @@ class GlocState(NamedTuple):
     """B_t of the learner."""
     squares: Scalar
     """Sum of z^2."""
-    constants: GlocConstants
+    setting: Setting
+    config: GlocConfig
 
 
 def squared_radius(state: GlocState) -> float:
     """beta_t of Theorem 1, with the term that the regression's residual saves."""
-    constants, bound = state.constants, float(state.regret_bound[()])
-    convexity, failure = constants.convexity, constants.failure_probability
-    ratio = constants.deviation / convexity
+    setting, bound, failure = state.setting, float(state.regret_bound[()]), state.config.failure_probability
+    convexity = 1.0 / setting.kappa
+    ratio = 0.5 * setting.reward_bound / convexity  # rewards in [0, R] are R/2-sub-Gaussian (Hoeffding)
     rare = ratio / failure
     inside = 1.0 + 2.0 * bound / convexity + 4.0 * (rare * rare) * ratio * ratio
     alpha = 1.0 + 4.0 * bound / convexity + 8.0 * ratio * ratio * math.log(2.0 * math.sqrt(inside) / failure)
     saved = float(state.squares[()]) - float(state.center.dot(state.moment))
-    return max(0.0, alpha + constants.ridge * constants.theta_bound * constants.theta_bound - saved)
+    return max(0.0, alpha + state.config.ridge_or_dim * setting.theta_bound * setting.theta_bound - saved)
 
 
 def choose(state: GlocState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
     """Choose the best arm over the regression's ellipsoid for each of N users."""
-    squared = squared_radius(state)
-    return choose_optimistic(contexts, state.center, state.inverse, state.constants.scale * math.sqrt(squared), memos)
+    width = state.config.scale * math.sqrt(squared_radius(state))
+    return choose_optimistic(contexts, state.center, state.inverse, width, memos)
 
 
 def learn_one(state: GlocState, x: FloatArray, reward: float) -> None:
     """Take in a reward: move the learner by a Newton step, and the regression by the learner's prediction."""
-    constants, convexity = state.constants, state.constants.convexity
-    z = float(x.dot(state.theta))
-    slope = constants.link.mean_at(z) - reward
+    setting, convexity = state.setting, 1.0 / state.setting.kappa  # the loss is strongly convex with 1 / kappa
+    z, image = float(x.dot(state.theta)), state.inverse.dot(x)
+    spread = float(image.dot(x))
+    shrink = 1.0 / (1.0 + spread)  # the new inverse takes x to shrink * image (Sherman and Morrison)
+    slope = setting.link.mean_at(z) - reward
     add_outer(state.matrix, x, 1.0)
-    add_to_inverse(state.inverse, x, 1.0)
-    image = state.inverse.dot(x)
+    add_outer(state.inverse, image, -shrink)
     state.moment[:] += z * x
     state.center[:] = state.inverse.dot(state.moment)
-    state.theta[:] = into_ball_by_metric(state.theta - slope / convexity * image, constants.theta_bound, state.matrix)
+    moved = state.theta - (slope / convexity * shrink) * image
+    state.theta[:] = into_ball_by_metric(moved, setting.theta_bound, state.matrix)
     # Theorem 3: what the Newton step can have lost against the best fixed theta.
-    state.regret_bound[()] += 0.5 / convexity * slope * slope * float(image.dot(x))
+    state.regret_bound[()] += 0.5 / convexity * slope * slope * (shrink * spread)
     state.squares[()] += z * z
 
 
@@ -113,28 +101,17 @@ class Gloc(Policy):
     steps = Steps(choose, in_turn(learn_one), idle)
 
     def _make_state(self) -> GlocState:
-        dim, constants = self.setting.dim, self._constants()
+        setting, config, dim = self.setting, self.config, self.setting.dim
         # B_0 = 2 kappa S^2 ridge (Theorem 3, their kappa).
-        first_bound = 2.0 * constants.convexity * constants.theta_bound**2 * constants.ridge
+        first_bound = 2.0 / setting.kappa * setting.theta_bound**2 * config.ridge_or_dim
         return GlocState(
-            matrix=constants.ridge * np.eye(dim),
-            inverse=np.eye(dim) / constants.ridge,
+            matrix=config.ridge_or_dim * np.eye(dim),
+            inverse=np.eye(dim) / config.ridge_or_dim,
             theta=np.zeros(dim),
             moment=np.zeros(dim),
             center=np.zeros(dim),
             regret_bound=scalar(first_bound),
             squares=scalar(),
-            constants=constants,
-        )
-
-    def _constants(self) -> GlocConstants:
-        setting, config = self.setting, self.config
-        return GlocConstants(
-            link=setting.link,
-            scale=config.scale,
-            convexity=1.0 / setting.kappa,
-            theta_bound=setting.theta_bound,
-            failure_probability=config.failure_probability,
-            deviation=0.5 * setting.reward_bound,  # rewards in [0, R] are R/2-sub-Gaussian (Hoeffding)
-            ridge=config.ridge_or_dim,
+            setting=setting,
+            config=config,
         )

@@ -12,8 +12,7 @@ import numpy as np
 
 from tacit._validate import positive
 from tacit.glm.rows import RowBuffer, append_rows, make_room, make_rows
-from tacit.policies.baselines._fitting import FitConstants, refit_as_rows_grow
-from tacit.policies.baselines._ridge import remember_arms, scores
+from tacit.policies.baselines._shared import FitConstants, refit_as_rows_grow, remember_arms, scores, until_refit
 from tacit.policies.config import Config, configuration, option
 from tacit.policies.policy import Policy
 from tacit.policies.steps import Steps
@@ -33,7 +32,7 @@ class GreedyConfig(Config):
 
 
 class GreedyState(NamedTuple):
-    """All rows and the estimate of the last fit."""
+    """State of `greedy-mle`: all rows and the estimate of the last fit."""
 
     rows: RowBuffer
     theta: FloatArray
@@ -62,7 +61,7 @@ class GreedyMLE(Policy):
     name: ClassVar[str] = "greedy-mle"
     config_type = GreedyConfig
     config: GreedyConfig
-    steps = Steps(choose, learn, refit_as_rows_grow, make_room)
+    steps = Steps(choose, learn, refit_as_rows_grow, make_room, until_refit)
 
     def _make_state(self) -> GreedyState:
         setting, config = self.setting, self.config

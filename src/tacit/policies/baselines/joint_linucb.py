@@ -2,7 +2,7 @@
 1810.00068.
 
 LinUCB on continually released sums of x x' and r x (their Algorithm 1 with Algorithm 2), with the noisy Gram matrix
-shifted until it is positive definite (their section 4.2). Rewards are taken for linear whatever the link is: a reward
+shifted until it is positive definite (their section 4.2). Rewards are taken for linear with every link: a reward
 that is not costs a bias, never privacy. With a base rate b, what is summed and fitted is r - b.
 
 Formal guarantee
@@ -27,15 +27,15 @@ from tacit.linalg.packing import packed_size, unpacked
 from tacit.policies.admission import remember_rows
 from tacit.policies.baselines._private_linear import (
     LinearConfig,
-    LinearConstants,
     NoisySums,
-    linear_constants,
     response_bound,
     solve_noisy,
+    subtracted_rate,
 )
 from tacit.policies.beliefs import GaussianBelief, most_promising
 from tacit.policies.config import configuration, option
 from tacit.policies.continual_policy import ContinualConfig, ContinualPolicy
+from tacit.policies.setting import Setting
 from tacit.policies.steps import Steps
 from tacit.privacy.continual import ContinualRelease, Stream, contribute, contribute_outer, released_variance
 from tacit.privacy.report import Model
@@ -70,14 +70,6 @@ class JointLinConfig(LinearConfig, ContinualConfig):
     )
 
 
-class JointLinConstants(NamedTuple):
-    """Public numbers that the steps read."""
-
-    reward_weight: float
-    """s."""
-    linear: LinearConstants
-
-
 class JointLinState(NamedTuple):
     """The stream, and what is computed from its last release."""
 
@@ -87,7 +79,10 @@ class JointLinState(NamedTuple):
     radius: Scalar
     ticks: Count
     """Decisions so far."""
-    constants: JointLinConstants
+    reward_weight: float
+    """s."""
+    setting: Setting
+    config: JointLinConfig
 
 
 def choose(state: JointLinState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
@@ -99,14 +94,13 @@ def choose(state: JointLinState, contexts: FloatArray, coins: FloatArray, memos:
 
 def learn(state: JointLinState, memos: FloatArray, rewards: FloatArray) -> None:
     """Add (x x', s (r - base rate) x) of N rewarded rows to the open leaf."""
-    constants = state.constants
-    responses = constants.reward_weight * (rewards - constants.linear.base_rate)
+    responses = state.reward_weight * (rewards - subtracted_rate(state.config))
     contribute_outer(state.stream, 0, np.ones(rewards.size), memos)
     contribute(state.stream, packed_size(memos.shape[1]), responses[:, np.newaxis] * memos)
 
 
 def advance(state: JointLinState, fresh: bool, users: int) -> int:
-    """After a release: solve anew.  Sums hold at most the rows of the decisions up to the first of these users'."""
+    """After a release: fit anew.  The sums hold at most the rows of earlier decisions and of this one."""
     if fresh:
         _solve(state, state.ticks[()] + 1.0)
     state.ticks[()] += users
@@ -114,10 +108,10 @@ def advance(state: JointLinState, fresh: bool, users: int) -> int:
 
 
 def _solve(state: JointLinState, rounds: float) -> None:
-    released, dim, weight = state.stream.released, state.theta.size, state.constants.reward_weight
+    released, dim, weight = state.stream.released, state.theta.size, state.reward_weight
     sd = math.sqrt(released_variance(state.stream))
     sums = NoisySums(unpacked(released[:-dim], dim), released[-dim:] / weight, sd, sd / weight, rounds)
-    state.theta[:], state.inverse[:], state.radius[()] = solve_noisy(sums, state.constants.linear)
+    state.theta[:], state.inverse[:], state.radius[()] = solve_noisy(sums, state.setting, state.config)
 
 
 class JointLinUcb(ContinualPolicy):
@@ -155,5 +149,7 @@ class JointLinUcb(ContinualPolicy):
             inverse=np.eye(dim) / config.ridge,
             radius=scalar(config.scale * setting.theta_bound * math.sqrt(config.ridge)),
             ticks=count(),
-            constants=JointLinConstants(self.reward_weight, linear_constants(setting, config)),
+            reward_weight=self.reward_weight,
+            setting=setting,
+            config=config,
         )

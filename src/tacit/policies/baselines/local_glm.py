@@ -39,7 +39,7 @@ from tacit.typing import Count, FloatArray, IntArray, Secret, count
 class LocalConfig(PrivateConfig):
     """Configuration of `local-glm`.
 
-    The paper's rate is 1 / (curvature * t) with a curvature that nobody knows; `LocalGLM` takes the typical one, and
+    The paper's rate is 1 / (curvature * t) with a curvature that is unknown; `LocalGLM` takes the typical one, and
     0.5 of that rate was best over the paper's two settings at epsilon 1 and 4 (seeds from 1000).
     """
 
@@ -53,7 +53,7 @@ class LocalConfig(PrivateConfig):
 
 
 class LocalConstants(NamedTuple):
-    """Public numbers that the steps read."""
+    """Public numbers that the steps of `local-glm` read."""
 
     link: Link
     rate: float
@@ -61,7 +61,7 @@ class LocalConstants(NamedTuple):
     rate_offset: float
     theta_bound: float
     gradient_bound: float
-    """L."""
+    """L: most that the factor of a gradient can be."""
     noise_sd: float
     grid: float
     """Spacing of exact noise; 0: none."""
@@ -81,7 +81,7 @@ class LocalState(NamedTuple):
 
 
 def device_gradient(constants: LocalConstants, theta: FloatArray, x: FloatArray, reward: float) -> FloatArray:
-    """What a device computes: the gradient, its factor clipped to the bound L, on the noise's grid."""
+    """Compute the gradient on a device: its factor is clipped to the bound L, its entries are rounded to the grid."""
     bound = constants.gradient_bound
     slope = min(bound, max(-bound, constants.link.mean_at(float(x.dot(theta))) - reward))
     return rounded_to_grid(slope * x, constants.grid)
@@ -115,7 +115,7 @@ def learn(state: LocalState, memos: FloatArray, rewards: FloatArray, publisher: 
 
 
 def _take_report(state: LocalState, report: FloatArray) -> None:
-    """The server's side: a step along the report that left the device, noise included."""
+    """On the server: take a step along the report, which has the noise of its device."""
     constants, reports = state.constants, int(state.reports[()]) + 1
     state.reports[()] = reports
     theta = state.theta - constants.rate / (constants.rate_offset + reports) * report
@@ -183,7 +183,7 @@ class LocalGLM(PrivatePolicy):
         return self.randomness.ticks.scale_for(2.0 * self._gradient_bound, self.total_mu, size=self.setting.dim)
 
     def _charge_reports(self) -> None:
-        """One report of each user."""
+        """Charge the ledger for the reports of one user."""
         dim, bound, source, sd = self.setting.dim, self._gradient_bound, self.randomness.ticks, self._planned_noise_sd
         self.ledger.charge(source.event(
             "noisy gradient", 2.0 * bound, sd, size=dim, draws=dim * self.setting.budget.rounds_per_user,

@@ -20,13 +20,19 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tacit.glm.likelihood import weighted_outers
-from tacit.glm.links import Link
 from tacit.glm.rows import ALL_ROWS, RowBuffer, Selection, append_rows, make_room, make_rows, selected
-from tacit.policies.baselines._config import RefittedConfig, scale_option
-from tacit.policies.baselines._fitting import refit, refit_due
-from tacit.policies.baselines._ridge import add_to_inverse, choose_optimistic, inverse_or_keep
+from tacit.policies.baselines._shared import (
+    RefittedConfig,
+    add_to_inverse,
+    choose_optimistic,
+    inverse_or_keep,
+    refit,
+    refit_due,
+    scale_option,
+)
 from tacit.policies.config import configuration
 from tacit.policies.policy import Policy
+from tacit.policies.setting import Setting
 from tacit.policies.steps import Steps
 from tacit.threads import one_blas_thread
 from tacit.typing import Count, FloatArray, IntArray, count
@@ -47,20 +53,8 @@ class OfulogConfig(RefittedConfig):
     )
 
 
-class OfulogConstants(NamedTuple):
-    """Public numbers that the steps read."""
-
-    link: Link
-    scale: float
-    theta_bound: float
-    failure_probability: float
-    growth: float
-    ridge: float
-    """Of H, which is not that of the fit."""
-
-
 class OfulogState(NamedTuple):
-    """Rows, the estimate, and the inverse Hessian around it."""
+    """State of `ofulog+`: rows, the estimate, and the inverse Hessian there."""
 
     rows: RowBuffer
     theta: FloatArray
@@ -69,23 +63,29 @@ class OfulogState(NamedTuple):
     """Rows at the last fit."""
     unfinished: Count
     """Fits that did not converge, and matrices that rounding left without an inverse: the last one stayed."""
-    constants: OfulogConstants
+    setting: Setting
+    config: OfulogConfig
+
+
+def hessian_ridge(setting: Setting) -> float:
+    """Ridge of H, which is not that of the fit."""
+    return 1.0 / (8.0 * setting.theta_bound**2 * (1.0 + setting.theta_bound))
 
 
 def squared_radius(state: OfulogState) -> float:
     """2 (1 + S) (1 + beta_t^2)."""
-    theta_bound, dim = state.constants.theta_bound, state.theta.shape[0]
+    theta_bound, dim = state.setting.theta_bound, state.theta.shape[0]
     growth = math.log(math.e + theta_bound * int(state.rows.held[()]) / (2.0 * dim))
-    confidence = math.log(1.0 / state.constants.failure_probability)
+    confidence = math.log(1.0 / state.config.failure_probability)
     level = 10.0 * dim * growth + 2.0 * (math.e - 2.0 + theta_bound) * confidence
     return float(2.0 * (1.0 + theta_bound) * (1.0 + level))
 
 
 def advance(state: OfulogState, fresh: bool, users: int) -> int:
     """Fit theta anew, and take the Hessian there, when the rows have grown enough."""
-    constants = state.constants
-    if refit_due(state.rows.held[()], state.fitted, constants.growth):
-        refit(constants.link, state.rows, ALL_ROWS, FIT_RIDGE, constants.theta_bound, state.unfinished, state.theta)
+    link, bound = state.setting.link, state.setting.theta_bound
+    if refit_due(state.rows.held[()], state.fitted, state.config.growth):
+        refit(link, state.rows, ALL_ROWS, FIT_RIDGE, bound, state.unfinished, state.theta)
         _invert_hessian(state)
     return 0
 
@@ -93,21 +93,21 @@ def advance(state: OfulogState, fresh: bool, users: int) -> int:
 def _invert_hessian(state: OfulogState) -> None:
     features, _ = selected(Selection(state.rows, ALL_ROWS))
     with one_blas_thread():
-        hessian = weighted_outers(features, state.constants.link.derivative(features.dot(state.theta)))
-        hessian.flat[:: state.theta.size + 1] += state.constants.ridge
+        hessian = weighted_outers(features, state.setting.link.derivative(features.dot(state.theta)))
+        hessian.flat[:: state.theta.size + 1] += hessian_ridge(state.setting)
         inverse_or_keep(hessian, state.inverse, state.unfinished)
 
 
 def choose(state: OfulogState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
     """Choose the arm of the largest score over the ellipsoid for each of N users."""
-    radius = state.constants.scale * math.sqrt(squared_radius(state))
+    radius = state.config.scale * math.sqrt(squared_radius(state))
     return choose_optimistic(contexts, state.theta, state.inverse, radius, memos)
 
 
 def learn(state: OfulogState, memos: FloatArray, rewards: FloatArray) -> None:
     """Keep N rows for the next fit, and add them to the Hessian at the last one."""
     for x in memos:
-        add_to_inverse(state.inverse, x, state.constants.link.derivative_at(float(x.dot(state.theta))))
+        add_to_inverse(state.inverse, x, state.setting.link.derivative_at(float(x.dot(state.theta))))
     append_rows(state.rows, memos, rewards, 0)
 
 
@@ -122,19 +122,12 @@ class OfulogPlus(Policy):
 
     def _make_state(self) -> OfulogState:
         setting, config = self.setting, self.config
-        ridge = 1.0 / (8.0 * setting.theta_bound**2 * (1.0 + setting.theta_bound))
         return OfulogState(
             rows=make_rows(setting.dim),
             theta=np.zeros(setting.dim),
-            inverse=np.eye(setting.dim) / ridge,
+            inverse=np.eye(setting.dim) / hessian_ridge(setting),
             fitted=count(),
             unfinished=count(),
-            constants=OfulogConstants(
-                link=setting.link,
-                scale=config.scale,
-                theta_bound=setting.theta_bound,
-                failure_probability=config.failure_probability,
-                growth=config.growth,
-                ridge=ridge,
-            ),
+            setting=setting,
+            config=config,
         )

@@ -25,13 +25,16 @@ from tacit._validate import positive, real
 from tacit.errors import InvalidInput
 from tacit.glm.links import Link
 from tacit.glm.rows import ALL_ROWS, RowBuffer, append_rows, make_room, make_rows
-from tacit.policies.baselines._config import ConfidenceConfig, scale_option
-from tacit.policies.baselines._fitting import MARK, refit, refit_due
-from tacit.policies.baselines._ridge import (
+from tacit.policies.baselines._shared import (
+    MARK,
+    ConfidenceConfig,
     add_to_inverse,
     optimistic_scores,
+    refit,
+    refit_due,
     remember_arms,
     ruled_out,
+    scale_option,
     scores,
     squared_spreads,
 )
@@ -41,7 +44,7 @@ from tacit.policies.steps import Steps
 from tacit.typing import Count, FloatArray, IntArray, Scalar, count, scalar
 
 EXPLORED = 1
-"""Mask of the rows of criterion I, the set T_o; that of all others is 0."""
+"""Mark of the rows of criterion I, the set T_o; other rows have the mark 0."""
 EXPLORED_GROWTH = 0.01
 """Fraction by which T_o grows between fits of theta_o."""
 
@@ -83,7 +86,7 @@ class RsConfig(ConfidenceConfig):
 
 
 class RsConstants(NamedTuple):
-    """Public numbers that the steps read; the logarithm in some of them is log(T / delta)."""
+    """Public numbers that the steps of `rs-glinucb` read; the logarithm in some of them is log(T / delta)."""
 
     link: Link
     ridge: float
@@ -102,10 +105,10 @@ class RsConstants(NamedTuple):
 
 
 class RsState(NamedTuple):
-    """Rows, inverses of V, H_t and H_tau, and the two estimates."""
+    """State of `rs-glinucb`: rows, inverses of V, H_t and H_tau, and the two estimates."""
 
     rows: RowBuffer
-    """The mask says which of them are in T_o."""
+    """Their marks say which of them are in T_o."""
     explored_inverse: FloatArray
     """Of V, the matrix of T_o."""
     current_inverse: FloatArray
@@ -128,7 +131,7 @@ class RsState(NamedTuple):
 
 
 def log_term(state: RsState) -> float:
-    """log(T / delta); t stands for an unknown T."""
+    """Return log(T / delta); t stands for an unknown T."""
     constants = state.constants
     return math.log(max(constants.horizon, 2.0 + int(state.rows.held[()])) / constants.failure_probability)
 
@@ -147,20 +150,18 @@ def advance(state: RsState, fresh: bool, users: int) -> int:
 
 def choose(state: RsState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
     """Choose the least known arm where criterion I asks for it, else an optimistic one, for each of N users."""
-    constants, log = state.constants, log_term(state)
-    variances = squared_spreads(contexts, state.explored_inverse)
-    explores = variances.max(axis=1) >= 1.0 / (constants.trigger * log)
-    arms = _optimistic(state, contexts, variances, math.sqrt(log))
-    if any(explores.tolist()):
-        least_known = variances.shape[1] - 1 - variances[:, ::-1].argmax(axis=1)  # the last one of those known alike
-        arms = np.where(explores, least_known, arms)
+    log, variances = log_term(state), squared_spreads(contexts, state.explored_inverse)
+    explores = variances.max(axis=1) >= 1.0 / (state.constants.trigger * log)
+    arms: IntArray = variances.shape[1] - 1 - variances[:, ::-1].argmax(axis=1)  # the last one of those known alike
+    if not all(explores.tolist()):
+        arms = np.where(explores, arms, _optimistic(state, contexts, variances, math.sqrt(log)))
     remember_arms(contexts, arms, memos)
-    memos[:, MARK] = EXPLORED * explores
+    memos[:, MARK] = explores  # EXPLORED or 0
     return arms
 
 
 def _optimistic(state: RsState, contexts: FloatArray, variances: FloatArray, root: float) -> IntArray:
-    """The arm of the best upper bound among those that theta_o leaves in the race, for each of N users.
+    """Choose the arm of the best upper bound among those that theta_o does not rule out, for each of N users.
 
     ``variances`` are ||x||^2 in the inverse of V, ``root`` is the square root of the logarithm in both widths.
     """
@@ -169,6 +170,22 @@ def _optimistic(state: RsState, contexts: FloatArray, variances: FloatArray, roo
     index[ruled_out(scores(contexts, state.theta_explored), reach)] = -np.inf
     arms: IntArray = index.argmax(axis=1)
     return arms
+
+
+def until_change(state: RsState, memos: FloatArray) -> int:
+    """How many of N decisions may be kept: up to the first row of T_o, or the first that may bring the next switch.
+
+    det H grows by at most what each row alone would add.  The logarithm of the widths changes beyond the horizon only.
+    """
+    constants, features, marks = state.constants, memos[:, :MARK], memos[:, MARK]
+    if marks[0] == EXPLORED:
+        return 1
+    most = max(1, min(len(memos), int(constants.horizon) - 2 - int(state.rows.held[()])))
+    weights = constants.link.derivative(features.dot(state.theta_explored)) / math.e
+    gains = weights * np.vecdot(features.dot(state.current_inverse), features)
+    growth = state.growth[()] + np.log1p(gains).cumsum()
+    changes = np.flatnonzero((marks == EXPLORED) | (growth > constants.switch_growth))
+    return min(most, int(changes[0]) + 1) if changes.size else most
 
 
 def learn(state: RsState, memos: FloatArray, rewards: FloatArray) -> None:
@@ -190,11 +207,11 @@ class RsGlinUcb(Policy):
     name: ClassVar[str] = "rs-glinucb"
     config_type = RsConfig
     config: RsConfig
-    steps = Steps(choose, learn, advance, make_room)
+    steps = Steps(choose, learn, advance, make_room, until_change)
 
     @property
     def memo_size(self) -> int:
-        """The arm's features and the mark of the row."""
+        """Numbers of a memo: the arm's features and the mark of the row."""
         return self.setting.dim + 1
 
     def _make_state(self) -> RsState:

@@ -1,7 +1,7 @@
 """`shuffle-linucb`: Chowdhury and Zhou, "Shuffle private linear contextual bandits", ICML 2022, arXiv 2202.05567.
 
 Their Algorithm 1: batches of about T^{3/5} users, the same LinUCB index for a whole batch, then one shuffled vector
-sum each of x x' and r x, added to what earlier batches released. Rewards are taken for linear whatever the link is: a
+sum each of x x' and r x, added to what earlier batches released. Rewards are taken for linear with every link: a
 reward that is not costs a bias, never privacy. With a base rate b, what is summed and fitted is r - b.
 
 Formal guarantee
@@ -10,9 +10,9 @@ Formal guarantee
 x' by at most sqrt(2) in Frobenius norm and that of r x by at most 2 R (2 max(b, R - b) with a base rate). A batch's two
 sums are calibrated together by the project's exact binomial accounting and charged to the batch's own cohort: users of
 different batches are disjoint (docs/theory.md#private-peers). A batch closes after a public number of decisions,
-whoever's reward has come: a user without one reports a contribution of 0, so that neither time nor number of reports
-tells of anybody. Ours: that calibration in place of their constants, and the scale of radius and shift. The sums are
-drawn directly, which has the distribution of the three roles: whoever runs this process sees the rows.
+with or without their rewards: a user without one reports a contribution of 0, so that neither time nor number of
+reports depends on a user. Ours: that calibration in place of their constants, and the scale of radius and shift. The
+sums are drawn directly, which has the distribution of the three roles: the process that runs this policy sees the rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from tacit.errors import InvalidInput
 from tacit.policies.baselines._private_linear import (
     LinearConfig,
     NoisySums,
-    linear_constants,
     response_bound,
     solve_noisy,
     subtracted_rate,
@@ -103,7 +102,7 @@ def _advance(state: ShuffleLinState, fresh: bool, users: int) -> int:
 
 
 def _choose(state: ShuffleLinState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
-    """The arm of the largest <x, theta> + radius ||x||_inverse."""
+    """Choose the arm of the largest <x, theta> + radius ||x||_inverse for each of N users."""
     arms = most_promising(GaussianBelief(state.theta, state.radius[()] ** 2 * state.inverse), contexts)
     remember_arms(state.batch, contexts, arms, memos)
     return arms
@@ -147,7 +146,7 @@ class ShuffleLinUcb(BatchPolicy):
         return self.randomness.ticks
 
     def _next_size(self) -> int:
-        """The same for all batches."""
+        """Users of a batch, which all batches have in common."""
         if self.config.batch_size is not None:
             return self.config.batch_size
         horizon = self.setting.horizon
@@ -189,5 +188,5 @@ class ShuffleLinUcb(BatchPolicy):
             math.sqrt(state.moment_variance[()]),
             float(state.users[()]),
         )
-        fit = solve_noisy(released, linear_constants(self.setting, self.config))
+        fit = solve_noisy(released, self.setting, self.config)
         state.theta[:], state.inverse[:], state.radius[()] = fit

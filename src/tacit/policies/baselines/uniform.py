@@ -14,18 +14,18 @@ from tacit.typing import Count, FloatArray, IntArray, count
 
 
 class UniformState(NamedTuple):
-    """Nothing is learned; that rewards arrive is counted."""
+    """State of `random`: the number of rewards; nothing is learned from them."""
 
     rewards: Count
 
 
 def uniform_arms(arms: int, coins: FloatArray) -> IntArray:
-    """Arm of each of N users, uniform over all, from a number each that is uniform in [0, 1)."""
+    """Draw an arm for each of N users, uniform over all, by a coin of theirs that is uniform in [0, 1)."""
     return np.minimum((coins * arms).astype(np.int64), arms - 1)
 
 
 def choose(state: UniformState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
-    """Choose an arm for each of N users by a coin of theirs, and leave its probability in place of the coin."""
+    """Choose an arm for each of N users by their coins, and leave its probability in place of the coin."""
     arms = uniform_arms(contexts.shape[1], coins[:, 0])
     remember_rows(contexts, arms, memos)
     coins[:, 0] = 1.0 / contexts.shape[1]

@@ -110,13 +110,11 @@ class JointGLM(ContinualPolicy):
             coverage=np.eye(dim),
             explored=count(),
             ridge_noise=scalar(self._profile.ridge_noise),
-            constants=self._constants(),
+            constants=JointConstants(setting.link, setting.max_derivative, self._profile),
         )
 
     def _first_side(self, weight: float, ridge: float) -> OptimizerState:
-        """Nothing is known yet: a matrix of ``weight`` times the identity, to be refreshed when it has outgrown
-        ``ridge``.
-        """
+        """Make the side before the first release: ``weight`` times the identity, to be refreshed beyond ``ridge``."""
         start = weight * np.eye(self.setting.dim)
         spread = np.eye(self.setting.dim) * self.setting.theta_bound**2
         return OptimizerState(start.copy(), start * ridge, spread, np.zeros(self.setting.dim), count())
@@ -126,24 +124,8 @@ class JointGLM(ContinualPolicy):
         config = self.config
         return joint_profile(config.profile, self.setting, config.growth, config.failure_probability, config.constant)
 
-    def _constants(self) -> JointConstants:
-        chosen, setting = self._profile, self.setting
-        return JointConstants(
-            link=setting.link,
-            threshold=chosen.threshold,
-            coverage_factor=chosen.coverage_factor,
-            ridge=chosen.ridge,
-            weight_max=setting.max_derivative,
-            weight_divisor=chosen.weight_divisor,
-            width_explore=chosen.width_explore,
-            width=chosen.width,
-            growth=chosen.growth,
-            literal=chosen.literal,
-            paper_sets=chosen.paper_optimizer,
-        )
-
     def _drop_raw(self) -> None:
-        """A new cohort's noise comes on top of the old one's: the ridge gives up its reserve before it grows.
+        """Drop rows and raw sums; the ridge gives up its reserve before it grows with a new cohort's noise.
 
         Criterion I explores until V is a multiple of the ridge, so that a ridge for both would ask for what earlier
         cohorts explored once more.  The noise's spectral norm itself stays covered: a factor of 1.
@@ -157,7 +139,7 @@ class JointGLM(ContinualPolicy):
             self.state.ridge_noise[()] = max(1.0, self._profile.ridge_noise * math.sqrt(new / (old + new)))
 
     def _first_anchor(self, stream: Stream) -> float:
-        """The ridge that the first estimate must outgrow: the largest that noise will ever ask for."""
+        """Return the ridge that the first estimate must outgrow: the largest that the noise of the stream needs."""
         noise = math.sqrt(2.0 * self.setting.dim * self._largest_variance(stream))
         return max(self._profile.ridge, self._profile.ridge_noise * noise)
 
@@ -202,7 +184,7 @@ class JointGLM(ContinualPolicy):
             self._refresh(self.state.exploit, self.state.explore)
 
     def _refresh(self, side: OptimizerState, other: OptimizerState) -> None:
-        """One call of the private optimizer for theta_o or theta_tau."""
+        """Call the private optimizer for theta_o or theta_tau, if calls are left."""
         state, explores = self.state, side is self.state.explore
         side.anchor[:] = side.design
         call = int(side.calls[()])
@@ -229,7 +211,7 @@ class JointGLM(ContinualPolicy):
         return float(self._call_budgets[call]) * self._problem(0.0).sensitivity / self._pair_sensitivity
 
     def _pair_event(self, event: NoisySum) -> NoisySum:
-        """The one entry of both sides' calls of a number, from the event of one of them."""
+        """Make the ledger entry that covers both sides' calls of one number, from the event of one of them."""
         widened = self._pair_sensitivity - self._problem(0.0).sensitivity
         # The other side's call has the same steps (Newton), or as many as its own tick asks for (descent).
         steps = MAX_STEPS if self._profile.paper_optimizer else _NEWTON_STEPS
@@ -242,7 +224,7 @@ class JointGLM(ContinualPolicy):
         return tuple(self._pair_event(release.event) for release in releases)
 
     def _optimizer(self, side: OptimizerState, mu: float) -> tuple[PrivateOptimizer, PublicView]:
-        """The optimizer of one call and all that is public before it."""
+        """Make the optimizer of one call, and collect all that is public before it."""
         if self._profile.paper_optimizer:
             return self._paper_optimizer(side, mu)
         setting = self.setting
@@ -309,12 +291,12 @@ class JointGLM(ContinualPolicy):
 
 
 def _call_name(call: int) -> str:
-    """What the ledger knows both sides' calls of a number by."""
+    """Name of the ledger entry for both sides' calls of one number."""
     return f"optimizer call {call + 1}, theta_o or theta_tau"
 
 
 def _for_both_sides(event: NoisySum, widened: float, other_draws: int) -> NoisySum:
-    """The entry of call k of both optimizers.
+    """Make the ledger entry of call k of both optimizers.
 
     Its sensitivity exceeds that of one call by ``widened``; what the event adds for rounding stays.  Exact noise
     accounts for the draws of both calls, of which the other one has at most ``other_draws``.

@@ -14,7 +14,7 @@ UNKNOWN_HORIZON = 1 << 20
 
 @dataclass(frozen=True)
 class JointProfile:
-    """What the algorithm leaves open.
+    """Constants that Algorithm 2 leaves open.
 
     ``threshold`` is criterion I's on ||x||^2 in V^-1; 0 stands for ``1 / (coverage_factor * ridge)``: explore until V
     has grown to a multiple of its ridge.  The ridge is at least ``ridge`` and ``ridge_noise`` times the noise's
@@ -29,9 +29,13 @@ class JointProfile:
     ridge: float
     ridge_noise: float
     weight_divisor: float
+    """Weights in H are mu' divided by it."""
     width_explore: float
+    """Width of the confidence set around theta_o."""
     width: float
+    """Width of the confidence set around theta_tau."""
     growth: float
+    """Growth of a released matrix in PSD order from one refresh of its estimate to the next."""
     max_calls: int
     call_decay: float
     """Each optimizer call gets this share of the squared budget of the one before."""
@@ -40,13 +44,13 @@ class JointProfile:
     diameter of the set of gradients, and confidence sets from what the noise leaves known.
     """
     literal: bool = False
-    """Whether theta_o is refreshed when somebody's own round explored, as the paper has it: that leaks."""
+    """Whether theta_o is refreshed when a user's own round explored, as the paper has it: that leaks."""
 
 
 def joint_profile(
     profile: str, setting: PrivateSetting, growth: float, failure_probability: float, scale: float
 ) -> JointProfile:
-    """The constants of ``profile`` from public quantities alone; ``scale`` is the paper's universal C."""
+    """Compute the constants of ``profile`` from public quantities alone; ``scale`` is the paper's universal C."""
     if profile == "tuned":
         return _tuned(setting, growth)
     return _paper(setting, growth, failure_probability, scale, literal=profile == "paper")

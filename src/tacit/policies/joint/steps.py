@@ -18,6 +18,7 @@ from tacit.linalg.inverse import is_positive_definite, ridge_inverse
 from tacit.linalg.packing import unpacked
 from tacit.policies.admission import chosen_rows, into_unit_ball
 from tacit.policies.beliefs import GaussianBelief
+from tacit.policies.joint.profiles import JointProfile
 from tacit.policies.steps import Steps
 from tacit.privacy.continual import Stream, contribute_outer, released_variance
 from tacit.threads import one_blas_thread
@@ -26,39 +27,27 @@ from tacit.typing import Count, FloatArray, IntArray, Scalar, Secret
 REFRESH_EXPLORE, REFRESH_EXPLOIT = 1, 2
 """Events: the estimate of that side is to be made anew."""
 EXPLORED, EXPLOITED = 1, 0
-"""Masks of rows."""
+"""Marks of rows."""
 EXPLORES, WEIGHT, MEMO_NUMBERS = 0, 1, 2
 """Behind the features of an arm, a memo has: whether the round explored, the weight of its row in H / w_max."""
 
 
 class JointConstants(NamedTuple):
-    """Public numbers that the steps read; `tacit.policies.joint.profiles` has where they come from."""
+    """Public quantities that the steps read; they do not change."""
 
     link: Link
-    threshold: float
-    """Criterion I explores above it; 0: above 1 / (coverage_factor * ridge)."""
-    coverage_factor: float
-    ridge: float
-    """The least that is added to V, and times weight_max to H."""
     weight_max: float
-    weight_divisor: float
-    width_explore: float
-    width: float
-    growth: float
-    """In PSD order, from one refresh to the next."""
-    literal: bool
-    """Profile `paper`: refresh theta_o when somebody's own round explored."""
-    paper_sets: bool
-    """Whether the confidence sets are those of the paper (`theory`, `paper`)."""
+    """Largest weight mu' that a row can have."""
+    profile: JointProfile
 
 
 class OptimizerState(NamedTuple):
-    """What one of the two optimizers works with: theta_o explores, theta_tau exploits."""
+    """Estimate and matrices of one of the two optimizers: theta_o explores, theta_tau exploits."""
 
     design: FloatArray
     """V or H with its ridge, as of the last release."""
     anchor: FloatArray
-    """The same at the last refresh of theta."""
+    """The design at the last refresh of theta."""
     spread: FloatArray
     """Shape matrix of the confidence set."""
     theta: FloatArray
@@ -78,20 +67,20 @@ class JointState(NamedTuple):
     stream: Stream
     """V and H / w_max, packed one behind the other."""
     rows: Secret[RowBuffer]
-    """What the optimizer needs: features, reward, and a mask that marks exploration rounds."""
+    """What the optimizer needs: features, reward, and a mark for exploration rounds."""
     explore: OptimizerState
     exploit: OptimizerState
     coverage: FloatArray
     """Inverse of V: criterion I measures arms in it."""
     explored: Secret[Count]
-    """Whether an exploration reward came since the last refresh of theta_o: raw, and read by profile `paper` only."""
+    """Whether an exploration reward came since the last refresh of theta_o: secret, read by profile `paper` only."""
     ridge_noise: Scalar
     """The ridge is at least so many times the spectral norm of the noise; a recovery lowers it."""
     constants: JointConstants
 
 
 def choose(state: JointState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
-    """Choose the arm that V covers least for each of N users who explore, and the most promising one for all others.
+    """Choose the arm that V covers least for each of N users who explore, and the most promising one for the rest.
 
     A memo has the features of the arm, whether the round explores, and the weight of its row in H / w_max.
     """
@@ -104,8 +93,9 @@ def choose(state: JointState, contexts: FloatArray, coins: FloatArray, memos: Fl
         arms[~explores] = _most_promising(state, contexts[~explores])
     chosen = chosen_rows(contexts, arms)
     # The paper weights rows at theta_o; any public point will do, and the newest one is the best.
-    newest = state.exploit.theta if state.exploit.calls[()] > 0 and not constants.paper_sets else state.explore.theta
-    weights = constants.link.derivative(chosen.dot(newest)) / constants.weight_divisor
+    exploits = state.exploit.calls[()] > 0 and not constants.profile.paper_optimizer
+    newest = state.exploit.theta if exploits else state.explore.theta
+    weights = constants.link.derivative(chosen.dot(newest)) / constants.profile.weight_divisor
     memos[:, :dim] = into_unit_ball(chosen)
     memos[:, dim + EXPLORES] = explores
     # Clipped to its public maximum: the sensitivity bound must hold always, not with high probability.
@@ -115,21 +105,21 @@ def choose(state: JointState, contexts: FloatArray, coins: FloatArray, memos: Fl
 
 def criterion_threshold(state: JointState) -> float:
     """Squared width above which criterion I explores: the paper's constant, or as little as the noise allows."""
-    constants = state.constants
-    return constants.threshold or 1.0 / (constants.coverage_factor * _ridge(state))
+    profile = state.constants.profile
+    return profile.threshold or 1.0 / (profile.coverage_factor * _ridge(state))
 
 
 def _ridge(state: JointState) -> float:
-    """Large enough to cover the noise in V: its spectral norm concentrates near sqrt(2 d) standard deviations."""
+    """Return a ridge that covers the noise in V: its spectral norm concentrates near sqrt(2 d) standard deviations."""
     noise = math.sqrt(2.0 * state.coverage.shape[0] * released_variance(state.stream))
-    return max(state.constants.ridge, float(state.ridge_noise[()]) * noise)
+    return max(state.constants.profile.ridge, float(state.ridge_noise[()]) * noise)
 
 
 def _most_promising(state: JointState, contexts: FloatArray) -> IntArray:
     """Eliminate by the bounds around theta_o, then maximise the bound around theta_tau (eqs. ucb_o, lcb_o, ucb)."""
     rows, shape = contexts.reshape(-1, contexts.shape[2]), contexts.shape[:2]
-    lower, upper = (bound.reshape(shape) for bound in state.explore.bounds(rows, state.constants.width_explore))
-    promise = state.exploit.bounds(rows, state.constants.width)[1].reshape(shape)
+    lower, upper = (bound.reshape(shape) for bound in state.explore.bounds(rows, state.constants.profile.width_explore))
+    promise = state.exploit.bounds(rows, state.constants.profile.width)[1].reshape(shape)
     ruled_out = upper < lower.max(axis=1, keepdims=True)
     return np.asarray(np.where(ruled_out, -np.inf, promise).argmax(axis=1))
 
@@ -146,7 +136,7 @@ def learn(state: JointState, memos: FloatArray, rewards: FloatArray) -> None:
 
 
 def advance(state: JointState, fresh: bool, users: int) -> int:
-    """After a release: V and H with their ridge, the inverse of V, and which estimates they have outgrown."""
+    """After a release: compute V and H with their ridge and the inverse of V; return which estimates are outgrown."""
     if not fresh:
         return 0
     constants, explore, exploit, dim = state.constants, state.explore, state.exploit, state.coverage.shape[0]
@@ -156,11 +146,11 @@ def advance(state: JointState, fresh: bool, users: int) -> int:
     with one_blas_thread(dim):
         state.coverage[:], ridge = ridge_inverse(v, ridge)
         explore.design[:] = v + ridge * eye
-        if constants.paper_sets:
+        if constants.profile.paper_optimizer:
             explore.spread[:] = state.coverage
-        # The paper's line 9, kept for comparison: refreshes when somebody's own round explored, which others can see.
-        explores = state.explored[()] > 0 if constants.literal else _outgrown(explore, constants.growth)
-        return REFRESH_EXPLORE * explores | REFRESH_EXPLOIT * _outgrown(exploit, constants.growth)
+        # The paper's line 9, kept for comparison: refreshes when a user's own round explored, which others can see.
+        explores = state.explored[()] > 0 if constants.profile.literal else _outgrown(explore, constants.profile.growth)
+        return REFRESH_EXPLORE * explores | REFRESH_EXPLOIT * _outgrown(exploit, constants.profile.growth)
 
 
 def _outgrown(side: OptimizerState, growth: float) -> bool:

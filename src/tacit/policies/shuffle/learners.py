@@ -12,32 +12,43 @@ from typing import Protocol
 
 import numpy as np
 
+from tacit.glm.links import Link
+from tacit.linalg.ball import into_ball_by_metric
 from tacit.policies.batch_policy import Sums
 from tacit.policies.batches import BatchRows
 from tacit.policies.beliefs import GaussianBelief
 from tacit.policies.setting import PrivateSetting, Setting
-from tacit.policies.shuffle.estimate import ScoreBall, contributions, score_ball, updated
 from tacit.policies.shuffle.profiles import ShuffleProfile
-from tacit.policies.shuffle.steps import ShuffleState, arm_weights, estimate, estimate_count
-from tacit.shuffle.calibration import paper_rounds
+from tacit.policies.shuffle.releases import ScoreBall, score_ball
+from tacit.policies.shuffle.steps import (
+    ShuffleState,
+    arm_weights,
+    averaged_derivative,
+    averaged_mean,
+    estimate,
+    estimate_count,
+    score_and_sd,
+)
 from tacit.shuffle.domains import Ball, OuterProducts
 from tacit.shuffle.optimizer import definite_metric, gradient_descent
+from tacit.shuffle.paper import paper_rounds
 from tacit.shuffle.planning import SumRequest
+from tacit.threads import one_blas_thread
 from tacit.typing import FloatArray
 
 
 class Learner(Protocol):
-    """What is asked of a batch's users, and the estimate that follows."""
+    """Which sums a batch releases, and what estimate is made of them."""
 
     def requests(self, state: ShuffleState, users: int) -> Sequence[SumRequest]:
-        """The sums to plan for, from public quantities."""
+        """Sums that a batch of ``users`` will release, from public quantities."""
 
     def estimate(self, state: ShuffleState, rows: BatchRows, sums: Sums) -> GaussianBelief:
-        """The estimate after the batch."""
+        """Release the sums of a batch, and return the estimate after it."""
 
 
 def newest(state: ShuffleState) -> GaussianBelief:
-    """The last estimate, or what is believed before the first."""
+    """The newest estimate, or the prior before the first batch."""
     return estimate(state, estimate_count(state))
 
 
@@ -61,7 +72,7 @@ class OneNewtonStep:
         roots, scores = contributions(link, rows.features, rows.rewards, belief, most)
         center = self._ball(belief).point(belief.theta)
         curvature = sums("curvature", 0, rows.padded(roots))
-        # Relative to the ball's center: whoever has no reward sends -center, which is a score of 0.
+        # Relative to the ball's center: a user without a reward sends -center, which is a score of 0.
         score = sums("score", 0, rows.padded(scores) - center)
         total = score.values + rows.users * center
         return updated(belief, curvature.values, total, curvature.noise_sd, score.noise_sd, self.setting.theta_bound)
@@ -116,3 +127,49 @@ class PaperDescent:
         if budget.unlimited:
             return self.max_rounds
         return min(self.max_rounds, paper_rounds(users, self.setting.dim, budget.epsilon, budget.delta))
+
+
+def contributions(
+    link: Link, features: FloatArray, rewards: FloatArray, belief: GaussianBelief, weight_max: float
+) -> tuple[FloatArray, FloatArray]:
+    """Per user sqrt(w) x and (r - m) x, with w = E mu'(<x, Theta>) and m = E mu(<x, Theta>), Theta ~ the belief.
+
+    Statistical linearisation: by Stein's lemma the best linear predictor of the reward over Theta is
+    m + w <x, Theta - theta>, which stays right on average where the spread is wide and mu bends.
+    """
+    z, sd = score_and_sd(belief, features)
+    roots = np.sqrt(np.minimum(averaged_derivative(link, z, sd), weight_max))
+    residuals = rewards - averaged_mean(link, z, sd)
+    return roots[:, np.newaxis] * features, residuals[:, np.newaxis] * features
+
+
+def prior(dim: int, theta_bound: float) -> GaussianBelief:
+    """Prior belief N(0, S^2 / d I), spread over the ball."""
+    return GaussianBelief(np.zeros(dim), theta_bound**2 / dim * np.eye(dim))
+
+
+def updated(
+    belief: GaussianBelief,
+    curvature: FloatArray,
+    score: FloatArray,
+    curvature_sd: float,
+    score_sd: float,
+    theta_bound: float,
+) -> GaussianBelief:
+    """Update the belief by a batch: one Newton step from ``belief.theta``, weighted by the accuracy of the releases.
+
+    The released score at theta is M (theta* - theta) with variance M (rewards) + score_sd^2 (privacy) + what the noise
+    in M does to the first term, curvature_sd^2 times the spread's trace.  With C the sum of these, the information
+    about theta* is M C^-1 M; earlier batches enter through the belief, as post-processing of their releases.
+    """
+    noise = score_sd**2 + curvature_sd**2 * float(np.trace(belief.covariance))
+    with one_blas_thread():
+        values, basis = np.linalg.eigh(0.5 * (curvature + curvature.T))
+        values = np.maximum(values, 0.0)  # noise may have made them negative
+        gain = values / np.maximum(values + noise, 1e-300)
+        precision = np.linalg.inv(belief.covariance) + (basis * (values * gain)) @ basis.T
+        precision = 0.5 * (precision + precision.T)
+        spread = np.linalg.inv(precision)
+    theta = belief.theta + spread @ ((basis * gain) @ (basis.T @ score))
+    theta = into_ball_by_metric(theta, theta_bound, precision)
+    return GaussianBelief(theta, 0.5 * (spread + spread.T))

@@ -21,8 +21,7 @@ from tacit.policies.batch_policy import BatchPolicy, Sums
 from tacit.policies.batches import BatchRows, make_batch_rows, make_clock, most_users
 from tacit.policies.beliefs import GaussianBelief, PointBelief
 from tacit.policies.config import PrivateConfig, at_least, choice, configuration, option
-from tacit.policies.shuffle.estimate import prior
-from tacit.policies.shuffle.learners import Learner, OneNewtonStep, PaperDescent, newest
+from tacit.policies.shuffle.learners import Learner, OneNewtonStep, PaperDescent, newest, prior
 from tacit.policies.shuffle.profiles import PROFILES, ShuffleProfile, shuffle_profile
 from tacit.policies.shuffle.releases import (
     MOST_ROUNDS,
@@ -86,9 +85,9 @@ class ShuffleGLM(BatchPolicy):
     number of users, and charged to its cohort before its first user is served.  Arms of later batches, and the
     parameters of their sums, are post-processing of earlier releases (docs/theory.md#algorithm-1).
 
-    The rows of the open batch are part of the state: they stand for what the devices hold.  Whoever runs this process
-    sees them; the guarantee is about everybody else.  They are dropped when the batch closes, and rewards that come
-    later are discarded: their users have reported a contribution of 0.
+    The rows of the open batch are part of the state: they stand for what the devices hold.  The process that runs this
+    policy sees them; the guarantee is about what leaves it.  They are dropped when the batch closes, and rewards that
+    come later are discarded: their users have reported a contribution of 0.
     """
 
     name: ClassVar[str] = "shuffle-glm"
@@ -101,7 +100,7 @@ class ShuffleGLM(BatchPolicy):
     states_propensity = True
 
     def _open_ledger(self) -> None:
-        """A ledger for what the tails leave of delta."""
+        """Open the ledger with the part of delta that the tails leave."""
         super()._open_ledger()
         budget = self.setting.budget
         if not budget.unlimited:
@@ -158,7 +157,7 @@ class ShuffleGLM(BatchPolicy):
         return replace(super().privacy, delta=budget.delta, guarantee=guarantee_text(budget, self.guarantee))
 
     def _next_size(self) -> int:
-        """As scheduled; none when fewer users are left than the first batch had."""
+        """Users of the next batch by schedule; none when fewer are left than the first batch had."""
         schedule, horizon, batch = self._profile.schedule, self.setting.horizon, self.state.batch
         earlier, used = int(batch.number[()]) - 1, int(batch.served[()])
         users = schedule.size(earlier, used, horizon)
@@ -166,7 +165,7 @@ class ShuffleGLM(BatchPolicy):
         return 0 if users < smallest and earlier > 0 else users
 
     def _next_plan(self) -> tuple[int, BatchPlan | None]:
-        """As many users as scheduled, or as a message of bounded size needs to hide them."""
+        """Users and plan of the next batch: the scheduled number, or as many as bounded messages need to hide them."""
         horizon = self.setting.horizon
         left = math.inf if horizon is None else horizon - int(self.state.batch.served[()])
         most = most_users(self.setting.dim)

@@ -1,4 +1,4 @@
-"""What Algorithm 1 leaves open, as the paper chooses it (`theory`) and as we do (`tuned`), batch lengths included."""
+"""Constants of Algorithm 1, batch lengths included: the paper's (`theory`) and ours (`tuned`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tacit.errors import InvalidInput
 from tacit.policies.setting import PrivateSetting, Setting
-from tacit.policies.shuffle.estimate import score_ball
+from tacit.policies.shuffle.releases import score_ball
 from tacit.policies.shuffle.steps import averaged_derivative
 
 PROFILES = ("tuned", "theory")
@@ -17,7 +17,7 @@ _LARGEST_HORIZON = 1 << 256
 
 @dataclass(frozen=True)
 class Schedule:
-    """Public batch lengths: ``sizes``, then ever ``growth`` times the one before, none above ``largest``."""
+    """Public batch lengths: ``sizes``, then each ``growth`` times the one before, none above ``largest``."""
 
     sizes: tuple[int, ...]
     growth: float = 1.0
@@ -37,7 +37,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class ShuffleProfile:
-    """What the algorithm leaves open, as a profile chooses it."""
+    """Constants that Algorithm 1 leaves open, as a profile chooses them."""
 
     schedule: Schedule
     gamma: float
@@ -55,7 +55,7 @@ class ShuffleProfile:
 
 
 class Widths(NamedTuple):
-    """What `theory` chooses from horizon and budget."""
+    """Width and ridges that `theory` computes from horizon and budget."""
 
     gamma: float
     ridge: float
@@ -67,7 +67,7 @@ class Widths(NamedTuple):
 def shuffle_profile(
     profile: str, setting: PrivateSetting, mu: float, scale: float = 1.0, batches: int | None = None
 ) -> ShuffleProfile:
-    """What ``profile`` chooses, from public quantities alone.
+    """Compute the constants of ``profile`` from public quantities alone.
 
     ``mu`` is what one row may spend (for `tuned`), ``scale`` the paper's universal C, ``batches`` its M (for `theory`).
     """
@@ -119,7 +119,7 @@ def _theory(setting: PrivateSetting, horizon: int, scale: float, batches: int | 
     sizes = [math.ceil(first), math.ceil(alpha)]
     for _ in range(2, batches or batch_count(horizon)):
         sizes.append(math.ceil(alpha * math.sqrt(sizes[-1])))
-    sizes.append(horizon)  # whatever is left: the last batch is cut to the horizon (correction 8)
+    sizes.append(horizon)  # the rest: the last batch is cut to the horizon (correction 8)
     return ShuffleProfile(
         schedule=Schedule(tuple(sizes)),
         gamma=widths.gamma,

@@ -1,15 +1,17 @@
-"""A batch's releases: budgets for one row or several of a user, plans, and the sums themselves."""
+"""Releases of a batch: the budget of one row or several of a user, bounds on what is summed, plans, and sums."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from tacit.glm.links import Link
 from tacit.privacy.budget import Budget
 from tacit.privacy.events import GaussianRelease
 from tacit.privacy.gaussian import epsilon_from, mu_from
@@ -17,7 +19,7 @@ from tacit.shuffle.analyzer import analyze
 from tacit.shuffle.guarantee import TAIL_SHARE
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
-from tacit.shuffle.planning import BatchPlan, SumRequest, plan_batch
+from tacit.shuffle.planning import BatchPlan, plan_batch
 from tacit.shuffle.randomizer import randomize_in_chunks
 from tacit.shuffle.shuffler import Shuffler
 from tacit.shuffle.sums import sample_sum
@@ -28,10 +30,10 @@ PATHS: Final = ("sums", "bits")
 BATCH_NOISE_RATIO: Final = 1.05
 """Standard deviation, rounding included, that is accepted over the central Gaussian's: bytes are cheap here."""
 BATCH_MAX_BITS: Final = 256
-
-
 MOST_ROUNDS: Final = 100_000
-"""Rows of one user at most."""
+"""Most rows that one user may have."""
+_RADIUS_STEPS: Final = 64
+"""Radii are rounded up to multiples of R / 64, so that few different messages have to be calibrated."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class RowBudget:
 
 
 def row_budget(budget: Budget) -> RowBudget:
-    """The target of `plan_batch`; for k = 1 the budget itself."""
+    """Compute what a batch may spend on one row; for k = 1 the budget itself."""
     rows = budget.rounds_per_user
     if rows == 1:
         reserve = TAIL_SHARE * budget.delta
@@ -70,7 +72,7 @@ def row_budget(budget: Budget) -> RowBudget:
 
 
 def chained_tail(mu: float, tail: float, rows: int, most: float = math.inf) -> float:
-    """A_k of `RowBudget`, or the first A_j above ``most``: they grow."""
+    """Compute A_k of `RowBudget`, or the first A_j above ``most``: they grow."""
     total = tail
     for _ in range(rows - 1):
         if total > most:
@@ -79,8 +81,45 @@ def chained_tail(mu: float, tail: float, rows: int, most: float = math.inf) -> f
     return total
 
 
+@dataclass(frozen=True)
+class ScoreBall:
+    """A ball that holds the scores (r - m(x)) x of all users: ``center`` along theta, and ``radius``."""
+
+    center: float
+    radius: float
+
+    def point(self, theta: FloatArray) -> FloatArray:
+        """The center as a vector."""
+        length = float(np.linalg.norm(theta))
+        return theta * (self.center / length) if length > 0.0 else np.zeros_like(theta)
+
+
+@lru_cache(maxsize=4096)
+def score_ball(link: Link, theta_norm: float, reward_bound: float) -> ScoreBall:
+    """Find the smallest ball that holds all scores for a theta of this norm, up to a grid.
+
+    Residuals are large and positive only against theta, large and negative only along it: all long scores point
+    against theta, and a ball around a point there is smaller than one around 0, by up to a half; with a base rate near
+    0 or R it hardly is.  Privacy does not rest on this search: every user's score is scaled into the ball.
+    """
+    cosines = np.linspace(-1.0, 1.0, 201)
+    lengths = np.linspace(0.0, 1.0, 21)[1:, None]
+    means = link.mean(theta_norm * lengths * cosines)
+    along, across = [np.zeros(1)], [np.zeros(1)]  # 0 is what a user without a reward contributes
+    for reward in (0.0, reward_bound):
+        residual = (reward - means) * lengths
+        along.append((residual * cosines).ravel())
+        across.append((np.abs(residual) * np.sqrt(1.0 - cosines**2)).ravel())
+    points = np.stack([np.concatenate(along), np.concatenate(across)])
+    centers = np.linspace(float(points[0].min()), float(points[0].max()), 201)
+    radii = np.max(np.hypot(points[0] - centers[:, None], points[1]), axis=1)
+    best = int(np.argmin(radii))
+    unit = reward_bound / _RADIUS_STEPS
+    return ScoreBall(float(centers[best]), unit * math.ceil(float(radii[best]) / unit + 1e-3))
+
+
 def batch_plan(target: RowBudget, users: int, requests: Sequence[SumRequest], label: str) -> BatchPlan:
-    """All sums of one batch, calibrated together at its number of users."""
+    """Calibrate all sums of one batch together, at its number of users."""
     return plan_batch(
         users,
         target.epsilon,
@@ -93,9 +132,9 @@ def batch_plan(target: RowBudget, users: int, requests: Sequence[SumRequest], la
 
 
 def charged_events(plan: BatchPlan) -> tuple[GaussianRelease, ...]:
-    """The plan's ledger entries.
+    """Ledger entries of a plan.
 
-    A user's batch is a function of the clock alone, and whoever has no reward reports a contribution of 0: rows do
+    A user's batch is a function of the clock alone, and a user without a reward reports a contribution of 0: rows do
     not move between batches, so that the room which the ledger keeps for moving rows never exceeds a replacement's.
     """
     return tuple(
@@ -105,7 +144,7 @@ def charged_events(plan: BatchPlan) -> tuple[GaussianRelease, ...]:
 
 
 def release_sum(protocol: SumProtocol, rows: FloatArray, rng: np.random.Generator, path: str) -> Aggregate:
-    """One sum over the users whose rows these are, on one of ``PATHS``."""
+    """Release the sum over these users' rows, on one of ``PATHS``."""
     if path == "sums":
         return sample_sum(protocol, rows, rng)
     shuffler = Shuffler(protocol)

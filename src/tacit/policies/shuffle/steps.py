@@ -25,7 +25,7 @@ WARM_UP: Final = 1
 
 
 class ShuffleConstants(NamedTuple):
-    """Public numbers that the steps read."""
+    """Public numbers that the steps of Algorithm 1 read."""
 
     link: Link
     gamma: float
@@ -49,7 +49,7 @@ class ShuffleState(NamedTuple):
     rows: Secret[BatchRows]
     """Of the open batch."""
     theta: FloatArray
-    """Line 0: what is believed beforehand; line j: the estimate after batch j.  Shape (estimates + 1, d)."""
+    """Line 0: the prior; line j: the estimate after batch j.  Shape (estimates + 1, d)."""
     spread: FloatArray
     """Their shape matrices, shape (estimates + 1, d, d): kappa V^-1 and H_k^-1 in `theory`, covariances in `tuned`."""
     root: FloatArray
@@ -60,7 +60,7 @@ class ShuffleState(NamedTuple):
 
 
 def estimate_count(state: ShuffleState) -> int:
-    """Estimates so far; the newest is the line of this number."""
+    """Scalar of estimates so far, which is the line of the newest."""
     return len(state.theta) - 1
 
 
@@ -76,13 +76,13 @@ def averaged_mean(link: Link, z: FloatArray | float, sd: FloatArray | float) -> 
 
 
 def averaged_derivative(link: Link, z: FloatArray | float, sd: FloatArray | float) -> FloatArray:
-    """E mu'(Z) for Z ~ N(z, sd^2), by the same rule."""
+    """E mu'(Z) for Z ~ N(z, sd^2), by the three-point rule that is exact up to degree 5."""
     step = math.sqrt(3.0) * sd
     return (link.derivative(z - step) + 4.0 * link.derivative(z) + link.derivative(z + step)) / 6.0
 
 
 def estimate(state: ShuffleState, batch: int) -> GaussianBelief:
-    """The estimate after a batch; with 0 what is believed before the first."""
+    """The estimate after a batch; for 0 the prior."""
     return GaussianBelief(state.theta[batch], state.spread[batch])
 
 
@@ -145,7 +145,7 @@ def choose(state: ShuffleState, contexts: FloatArray, coins: FloatArray, memos: 
 def _drawn(
     state: ShuffleState, contexts: FloatArray, alive: BoolArray, coins: FloatArray
 ) -> tuple[IntArray, FloatArray]:
-    """Arms drawn from the G-optimal designs over the scaled survivors (line g_opt_sampling_glm), and how likely."""
+    """Draw arms from the G-optimal designs over the scaled survivors (line g_opt_sampling_glm); with probabilities."""
     users, count, dim = contexts.shape
     scale = np.sqrt(arm_weights(state, contexts.reshape(-1, dim))).reshape(users, count) * alive
     # An arm that was eliminated is a row of zeros: it gets no weight.
