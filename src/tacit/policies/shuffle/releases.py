@@ -19,7 +19,7 @@ from tacit.shuffle.analyzer import analyze
 from tacit.shuffle.guarantee import TAIL_SHARE
 from tacit.shuffle.messages import Aggregate
 from tacit.shuffle.parameters import SumProtocol
-from tacit.shuffle.planning import BatchPlan, plan_batch
+from tacit.shuffle.planning import BatchPlan, SumRequest, plan_batch
 from tacit.shuffle.randomizer import randomize_in_chunks
 from tacit.shuffle.shuffler import Shuffler
 from tacit.shuffle.sums import sample_sum
