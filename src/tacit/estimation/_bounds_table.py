@@ -1,7 +1,7 @@
 """Sensitivities for common settings, so that a policy starts at once: what the searches find, to the last bit.
 
 Made by ``python benchmarks/bounds_table.py``, which also compares every line with a new search
-(``--check``).  Tests search for every sensitivity anew, and for some of the scales.  A setting that is not here is
+(``--check``, in CI).  Tests search for some of them anew.  A setting that is not here is
 searched for, which takes a second or two.
 """
 
