@@ -101,20 +101,15 @@ def _draw_curve(axis: Axes, row: Row, look: Look, dash: Any, *, first: int, with
     rounds = [0, *row["regret_rounds"]][first:]
     means, errors = [0.0, *row["regret_curve"]][first:], [0.0, *row["regret_curve_se"]][first:]
     name = row["policy"] if row["epsilon"] is None else f"{row['policy']}, ε = {epsilon_text(row['epsilon'])}"
-    axis.plot(
-        rounds,
-        means,
-        color=look.colour,
-        linestyle=dash,
-        marker=look.marker,
-        markersize=5,
-        markevery=(5, 9),
-        linewidth=1.6,
-        label=f"{name}: {means[-1]:,.0f}" if with_result else name,
-    )
-    low = [value - error for value, error in zip(means, errors, strict=True)]
-    high = [value + error for value, error in zip(means, errors, strict=True)]
-    axis.fill_between(rounds, low, high, color=look.colour, alpha=0.2, linewidth=0)
+    label = f"{name}: {means[-1]:,.0f}" if with_result else name
+    marks: dict[str, Any] = {"marker": look.marker, "markersize": 5, "markevery": (5, 9)}
+    axis.plot(rounds, means, color=look.colour, linestyle=dash, linewidth=1.6, label=label, **marks)
+    _draw_band(axis, rounds, means, errors, look.colour)
+
+
+def _draw_band(axis: Axes, x: Sequence[float], means: Sequence[float], errors: Sequence[float], colour: str) -> None:
+    low, high = (np.array(means) + sign * np.array(errors) for sign in (-1.0, 1.0))
+    axis.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
 def _dash(row: Row, panel: Sequence[Row]) -> Any:
@@ -133,16 +128,8 @@ def price_of_privacy(rows: Sequence[Row], published: dict[float, float], path: P
     if published:
         label = "the paper's Private-GLM, as published"
         heights[label] = max(published.values())
-        axis.plot(
-            list(published),
-            list(published.values()),
-            color=_GREY,
-            linestyle=_DASHES[3],
-            marker="o",
-            markersize=7,
-            markerfacecolor="white",
-            label=label,
-        )
+        hollow: dict[str, Any] = {"marker": "o", "markersize": 7, "markerfacecolor": "white"}
+        axis.plot(*zip(*published.items(), strict=True), color=_GREY, linestyle=_DASHES[3], label=label, **hollow)
     for policy in dict.fromkeys(row["policy"] for row in rows if row["epsilon"] is not None):
         own = [row for row in rows if row["policy"] == policy]
         heights[_draw_against_epsilon(axis, own, chosen[policy])] = own[-1]["regret_mean"]
@@ -163,28 +150,13 @@ def _draw_level(axis: Axes, row: Row, look: Look) -> str:
 def _draw_against_epsilon(axis: Axes, rows: Sequence[Row], look: Look) -> str:
     label = f"{rows[0]['policy']} (tacit), private"
     x, y = [float(row["epsilon"]) for row in rows], [row["regret_mean"] for row in rows]
-    axis.errorbar(
-        x,
-        y,
-        yerr=[row["regret_se"] for row in rows],
-        color=look.colour,
-        marker=look.marker,
-        markersize=7,
-        linewidth=1.8,
-        capsize=3,
-        label=label,
-    )
+    errors = [row["regret_se"] for row in rows]
+    marks: dict[str, Any] = {"marker": look.marker, "markersize": 7, "linewidth": 1.8, "capsize": 3}
+    axis.errorbar(x, y, yerr=errors, color=look.colour, label=label, **marks)
     for epsilon, regret in zip(x, y, strict=True):
-        axis.annotate(
-            f"{regret:,.0f}",
-            (epsilon, regret),
-            textcoords="offset points",
-            xytext=(0, 9),
-            ha="center",
-            fontsize=9,
-            color=look.colour,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
-        )
+        place: dict[str, Any] = {"textcoords": "offset points", "xytext": (0, 9), "ha": "center", "fontsize": 9}
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8}
+        axis.annotate(f"{regret:,.0f}", (epsilon, regret), color=look.colour, bbox=box, **place)
     return label
 
 
@@ -207,8 +179,7 @@ def gains(expected: Plan, path: Path) -> None:
         pays = "" if outlook.pays_from is None else f", pays from {rounded(outlook.pays_from)}"
         label = f"{'noise off' if off else f'ε = {outlook.epsilon:g}'}{pays}"
         axis.plot(expected.marks, outlook.curve, color=colour, linestyle=_DASHES[number % 5], label=label)
-        low, high = (np.array(outlook.curve) + sign * np.array(outlook.curve_se) for sign in (-1.0, 1.0))
-        axis.fill_between(expected.marks, low, high, color=colour, alpha=0.2, linewidth=0)
+        _draw_band(axis, expected.marks, outlook.curve, outlook.curve_se, colour)
         if outlook.pays_from is not None:
             height = outlook.curve[expected.marks.index(outlook.pays_from)]
             axis.plot([outlook.pays_from], [height], color=colour, marker="o", markersize=7)
