@@ -1,4 +1,4 @@
-"""docs/architecture.md draws the paths that a decision and a reward really take."""
+"""docs/architecture.md draws the paths that decisions, rewards and reports really take."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ import numpy as np
 
 import tacit
 from tacit.privacy.continual import leaf_is_due
+from tacit.service.http.in_process import InProcessService
+from tacit.shuffle import OuterProducts, Shuffler, analyze, calibrate, randomize
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
-MOST_FILES = {"decision": 14, "reward": 3}
+MOST_FILES = {"decision": 12, "reward": 3, "served decision": 24, "shuffled report": 12}
 
 
 def drawn(path: str) -> list[str]:
@@ -52,6 +54,39 @@ def test_the_paths_of_a_decision_and_a_reward_are_as_drawn() -> None:
     decisions: list[tacit.Decision] = []
     assert run_through(lambda: decisions.append(policy.select(np.eye(3)))) == drawn("decision")
     assert run_through(lambda: policy.update(decisions[0], 1.0)) == drawn("reward")
+
+
+def test_the_path_of_a_served_decision_is_as_drawn(tmp_path: Path) -> None:
+    """Of the service alone: what the policy does is drawn apart."""
+    body = {"policy": "stream-glm", "dim": 3, "horizon": 1_000, "epsilon": 4.0, "delta": 0.01, "theta_bound": 2.0}
+    policies: list[tacit.Policy] = []
+    service = InProcessService(tmp_path / "service", body, policies.append)
+
+    def decide(event: str) -> None:
+        service.now += 1.0
+        service.decide("caller", event, np.eye(3).tolist(), event)
+        assert service.answers()[0].startswith(b"201")
+
+    for number in range(400):
+        decide(f"event {number}")
+    while policies[0]._clock.ticks_left <= 0:
+        decide(f"event {policies[0].decisions}")
+    files = [file for file in run_through(lambda: decide("the last one")) if file.startswith("src/tacit/service/")]
+    assert files == ["src/tacit/service/http/in_process.py", *drawn("served decision")]
+
+
+def test_the_path_of_a_shuffled_report_is_as_drawn() -> None:
+    protocol = calibrate(OuterProducts(3), users=300, epsilon=2.0, delta=1e-5, label="batch 1")
+    rows = np.tile(np.eye(3), (100, 1))
+
+    def release() -> None:
+        rng = np.random.default_rng(0)
+        reports, shuffler = randomize(protocol, rows, rng), Shuffler(protocol)
+        shuffler.collect(reports)
+        assert analyze(protocol, shuffler.release(rng)).reports == 300
+
+    release()  # whatever happens once has happened
+    assert run_through(release) == drawn("shuffled report")
 
 
 def test_the_paths_are_short() -> None:

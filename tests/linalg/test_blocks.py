@@ -8,6 +8,7 @@ import pytest
 from tacit.features.support import Support
 from tacit.linalg.blocks import (
     FORBIDDEN,
+    BlockGroup,
     add_compact_outers,
     add_compact_rows,
     check_compact,
@@ -16,7 +17,7 @@ from tacit.linalg.blocks import (
     compacted,
     make_blocks,
 )
-from tacit.typing import FloatArray
+from tacit.typing import FloatArray, IntArray
 
 SUPPORT = Support.of_blocks([3, 1, 4, 3])
 BLOCKS, GROUPS = make_blocks(SUPPORT.starts, SUPPORT.pairs)
@@ -37,11 +38,15 @@ def random_rows(rng: np.random.Generator, count: int) -> FloatArray:
     )
 
 
+def coordinates_of(group: BlockGroup) -> IntArray:
+    return group.vectors(np.arange(float(DIM))).astype(np.int64)
+
+
 def unpacked(packed: FloatArray) -> FloatArray:
     """The whole matrix, from the stacks of blocks."""
     dense = np.zeros((DIM, DIM))
     for group in GROUPS:
-        for coordinates, square in zip(group.coordinates, group.unpacked(packed), strict=True):
+        for coordinates, square in zip(coordinates_of(group), group.unpacked(packed), strict=True):
             dense[np.ix_(coordinates, coordinates)] = square
     return dense
 
@@ -51,7 +56,8 @@ def test_compact_rows_multiply_as_dense_ones_do() -> None:
     theta, half = rng.standard_normal(DIM), rng.standard_normal((DIM, DIM))
     dense, squares = half + half.T, np.empty(BLOCKS.table.size)
     for group in GROUPS:
-        squares[group.squares] = dense[group.coordinates[:, :, None], group.coordinates[:, None, :]]
+        coordinates = coordinates_of(group)
+        group.matrices(squares)[:] = dense[coordinates[:, :, None], coordinates[:, None, :]]
     rows = random_rows(rng, 200)
     assert np.any(np.all(rows == 0.0, axis=1))
     np.testing.assert_allclose(compact_scores(compact(rows), theta), rows @ theta, atol=1e-12)

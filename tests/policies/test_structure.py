@@ -59,7 +59,7 @@ def test_a_row_touches_the_entries_of_its_own_block_alone() -> None:
 def test_a_row_that_breaks_the_promise_has_its_forbidden_products_left_out() -> None:
     """Privacy does not rest on the promise: whatever a memo holds, what enters the sum is within the charged bound."""
     policy = make()
-    width = policy.row_size // 2
+    width = policy._row_size // 2
     memo = np.zeros(policy.memo_size)
     memo[:width], memo[width : 2 * width] = [0.6, 0.6, 0.5], [0.0, 3.0, 4.0]
     learn(policy.state, memo[np.newaxis], np.ones(1))

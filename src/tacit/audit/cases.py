@@ -272,7 +272,7 @@ def _ordinary_case(name: str) -> Case:
     if kind.guarantee == "shuffle":
         both: list[Mapping[str, Any]] = [{"horizon": 150, "dim": 2}, {"horizon": None, "dim": 2}]
         return Case(name, both, users=150, groups=False, rehearsed=True)
-    return Case(name, settings, groups=kind.shares_ticks, absent=kind.guarantee != "local", rehearsed=True)
+    return Case(name, settings, groups=kind._shares_ticks, absent=kind.guarantee != "local", rehearsed=True)
 
 
 def _with_options(case: Case, options: Mapping[str, Any]) -> Case:

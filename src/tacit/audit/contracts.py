@@ -106,7 +106,7 @@ def users_do_not_depend_on_each_other(subject: Subject) -> int:
     What a user contributes must not depend on who else is learned from in the same call: sensitivities are of one row.
     """
     for policy in _walked(subject):
-        users = 1 if policy.noise_for_each else 5  # a state has the noise of those devices that its tick was for
+        users = 1 if policy._noise_for_each else 5  # a state has the noise of those devices that its tick was for
         contexts = policy.as_steps_take(_rounds(policy, users, seed=62)[0])
         coins = np.random.default_rng(42).random((users, policy.coin_count))
         together = _choices(policy, policy.state, contexts, coins)

@@ -62,8 +62,8 @@ def blended_weights(link: Link, blend: float, z: FloatArray) -> tuple[FloatArray
     if blend == 0.0:
         return mean, weight
     # At small scores the difference of the means is mostly rounding; the secant's limit is off by c |z| / 2 at most.
-    small = np.abs(z) < _SMALLEST_SCORE
-    secant = np.where(small, link.derivative(0.0), (mean - link.mean(0.0)) / np.where(small, 1.0, z))
+    secant = np.full(np.shape(z), link.derivative_at(0.0))
+    np.divide(mean - link.mean_at(0.0), z, out=secant, where=np.abs(z) >= _SMALLEST_SCORE)
     return mean, np.asarray((1.0 - blend) * weight + blend * secant)
 
 

@@ -28,6 +28,8 @@ NO_POSITION = -1.0
 class Blocks(NamedTuple):
     """Which entries of x x' there are, and where they are packed; constant for the life of a policy."""
 
+    packing: Fixed[FloatArray]
+    """The factor that packing gives each entry: 1 on the diagonal, sqrt(2) beside it."""
     starts: Fixed[IntArray]
     """First coordinate of each block, and the number of coordinates behind them."""
     block: Fixed[IntArray]
@@ -38,16 +40,18 @@ class Blocks(NamedTuple):
     """The number of each coordinate within its block: its place in a line."""
     table: Fixed[IntArray]
     """For each entry of the squares its packed entry, or `FORBIDDEN`."""
+    pairs: Fixed[IntArray]
+    """The two coordinates of each packed entry, shape (2, E)."""
 
 
 @dataclass(frozen=True)
 class BlockGroup:
-    """Blocks of one size as a stack: C blocks of m coordinates."""
+    """Neighbouring blocks of one size as a stack: C blocks of m coordinates."""
 
-    coordinates: IntArray
-    """Shape (C, m)."""
-    squares: IntArray
-    """Where the squares of these blocks are kept, shape (C, m, m)."""
+    coordinates: slice
+    """Those of all of its blocks."""
+    squares: slice
+    """Where the squares of these blocks are kept."""
     table: IntArray
     """Packed entry of each entry of the squares, shape (C, m, m); any entry where ``factor`` is 0."""
     factor: FloatArray
@@ -55,9 +59,19 @@ class BlockGroup:
     entries: IntArray
     """How many packed entries each block has, shape (C,)."""
 
+    def vectors(self, vector: FloatArray) -> FloatArray:
+        """View the coordinates of these blocks in a vector of all coordinates, shape (C, m)."""
+        return vector[self.coordinates].reshape(self.table.shape[:2])
+
+    def matrices(self, squares: FloatArray) -> FloatArray:
+        """View the squares of these blocks among those of all blocks, shape (C, m, m)."""
+        return squares[self.squares].reshape(self.table.shape)
+
     def unpacked(self, packed: FloatArray) -> FloatArray:
-        """Symmetric matrices of the blocks, shape (C, m, m)."""
-        return np.asarray(packed[self.table] * self.factor)
+        """Make the symmetric matrices of these blocks from all packed entries, shape (C, m, m)."""
+        matrices = packed.take(self.table)
+        matrices *= self.factor
+        return matrices
 
 
 def make_blocks(starts: IntArray, pairs: IntArray) -> tuple[Blocks, list[BlockGroup]]:
@@ -71,24 +85,34 @@ def make_blocks(starts: IntArray, pairs: IntArray) -> tuple[Blocks, list[BlockGr
     corners = np.cumsum(sizes**2) - sizes**2
     lines = corners[block] + local * sizes[block]
     table = np.full(int(np.sum(sizes**2)), FORBIDDEN, dtype=np.int64)
-    for first, second in ((0, 1), (1, 0)):
-        table[lines[pairs[:, first]] + local[pairs[:, second]]] = np.arange(len(pairs))
-    parts = (np.asarray(array, dtype=np.int64) for array in (starts, block, lines, local, table))
+    i, j = pairs.T
+    for first, second in ((i, j), (j, i)):
+        table[lines[first] + local[second]] = np.arange(len(pairs))
     groups = []
-    for size in np.unique(sizes):
-        own = np.flatnonzero(sizes == size)
-        squares = corners[own][:, np.newaxis, np.newaxis] + np.arange(size * size).reshape(size, size)
-        groups.append(_group(starts[own], squares, table[squares]))
-    return Blocks(*parts), groups
+    for own in np.split(np.arange(sizes.size), np.flatnonzero(np.diff(sizes)) + 1):
+        count, size, corner = own.size, int(sizes[own[0]]), int(corners[own[0]])
+        squares = slice(corner, corner + count * size * size)
+        coordinates = slice(int(starts[own[0]]), int(starts[own[-1] + 1]))
+        groups.append(_group(coordinates, squares, table[squares].reshape(count, size, size)))
+    integers = (np.ascontiguousarray(array, dtype=np.int64) for array in (starts, block, lines, local, table, pairs.T))
+    return Blocks(np.where(i == j, 1.0, SQRT2), *integers), groups
 
 
-def _group(starts: IntArray, squares: IntArray, entries: IntArray) -> BlockGroup:
-    """The blocks of one size that begin at ``starts``."""
-    size = squares.shape[1]
+def _group(coordinates: slice, squares: slice, entries: IntArray) -> BlockGroup:
+    """The stack of blocks with these packed entries, shape (C, m, m)."""
+    size = entries.shape[1]
     allowed = entries != FORBIDDEN
     factor = np.where(allowed, np.where(np.eye(size, dtype=bool), 1.0, 1.0 / SQRT2), 0.0)
     counts = (allowed.sum(axis=(1, 2)) + size) // 2
-    return BlockGroup(starts[:, np.newaxis] + np.arange(size), squares, np.maximum(entries, 0), factor, counts)
+    return BlockGroup(coordinates, squares, np.maximum(entries, 0), factor, counts)
+
+
+def packed_directions(blocks: Blocks, theta: FloatArray) -> FloatArray:
+    """The packing of u u' for each block, u the part of ``theta`` in it, of length 1; 0 where ``theta`` is."""
+    squared = np.add.reduceat(theta * theta, blocks.starts[:-1])
+    lengths = np.sqrt(np.where(squared > 0.0, squared, 1.0))
+    u = theta / lengths.take(blocks.block)
+    return np.asarray(u.take(blocks.pairs[0]) * u.take(blocks.pairs[1]) * blocks.packing)
 
 
 def compact_rows(rows: IntArray, positions: IntArray, values: FloatArray, shape: tuple[int, int]) -> FloatArray:

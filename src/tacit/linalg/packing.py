@@ -14,7 +14,7 @@ import numpy as np
 from tacit.typing import FloatArray, IntArray
 
 SQRT2 = math.sqrt(2.0)
-_CHUNK = 1 << 15
+_CHUNK = 1 << 16
 """Packed numbers that are rounded and summed at a time: what the processor's cache holds."""
 
 
@@ -52,14 +52,42 @@ def packed_outers(rows: FloatArray, weights: FloatArray | float = 1.0) -> FloatA
     return products
 
 
-def packed_outer_sums(rows: FloatArray, weights: FloatArray, grid: float) -> FloatArray:
-    """The sum of `packed_outers`, every number rounded to a multiple of ``grid`` before (`rounded_to_grid`)."""
-    size = packed_size(rows.shape[1])
-    total, step = np.zeros(size), max(1, _CHUNK // size)
-    for start in range(0, rows.shape[0], step):
+@cache
+def _product_places(dim: int) -> tuple[IntArray, IntArray, FloatArray]:
+    """Factors of the packed entries of x x', and behind them of y x where y is number ``dim`` of the first factors."""
+    i, j, factor = packed_places(dim)
+    first, second = np.append(i, np.full(dim, dim)), np.append(j, np.arange(dim))
+    return first, second, np.append(factor, np.ones(dim))[:, np.newaxis]
+
+
+def packed_outer_sums(
+    rows: FloatArray, weights: FloatArray, grid: float, responses: FloatArray | None = None
+) -> FloatArray:
+    """The sum of `packed_outers`, and behind it that of ``responses[n] * x`` if there are any.
+
+    Every number is rounded to a multiple of ``grid`` before it is summed (`rounded_to_grid`).
+    """
+    count, dim = rows.shape
+    first, second, packing = _product_places(dim)
+    unit = 1.0 / grid if grid > 0.0 else 1.0  # a power of two: nothing is rounded by it
+    # A line for each number of a row: what is gathered are whole lines then.
+    lines, factors = rows.T.copy(), np.empty((dim + 1, count))
+    np.multiply(lines, weights * unit, out=factors[:dim])
+    if responses is None:
+        size = packed_size(dim)
+        first, second, packing = first[:size], second[:size], packing[:size]
+    else:
+        np.multiply(responses, unit, out=factors[dim])
+    total, step = np.zeros(first.size), max(1, _CHUNK // first.size)
+    for start in range(0, count, step):
         part = slice(start, start + step)
-        total += rounded_to_grid(packed_outers(rows[part], weights[part]), grid).sum(axis=0)
-    return total
+        products = factors[:, part].take(first, axis=0)
+        products *= lines[:, part].take(second, axis=0)
+        products *= packing
+        if grid > 0.0:
+            np.rint(products, out=products)
+        total += products.sum(axis=1)
+    return total if unit == 1.0 else total * grid
 
 
 def rounded_to_grid(values: FloatArray, grid: float) -> FloatArray:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _NORM_TOLERANCE = 1e-6
 """Room for arms normalised in single precision; `into_unit_ball` scales what is learned from into the unit ball."""
 _LARGEST_SQUARE = (1.0 + _NORM_TOLERANCE) ** 2
+_NO_OVERFLOW = 1e300
 _TWO_BLOCKS = (
     "contexts must have their nonzero entries within one block of features in every row, as this policy was told that "
     "they have: see its option blocks"
@@ -73,8 +74,10 @@ class ArmForm:
         if arms is not None or user is not None:
             _refuse_both(contexts)
             return self._encoded(user, arms)
-        self._refuse_arrays(contexts)
-        return self.compact(admit_contexts(contexts, self.setting))  # type: ignore[arg-type]
+        if contexts is None or self.schema is not None:
+            self._refuse_arrays(contexts)
+        block = admit_contexts(contexts, self.setting)  # type: ignore[arg-type]
+        return block if self.support is None else self.compact(block)
 
     def many(
         self, contexts: npt.ArrayLike | None, users: Sequence[Record] | None, arms: Arms | None
@@ -155,7 +158,8 @@ def _refuse_both(contexts: npt.ArrayLike | None) -> None:
 def admit_contexts(contexts: npt.ArrayLike, setting: Setting) -> FloatArray:
     """The arms of one user, shape (K, d), as steps take them: shape (1, K, d)."""
     block = _block(contexts, setting.dim, 2)
-    squares = _squares(block)
+    # Unlike vecdot, vdot warns of nothing; where the sum of all squares does not overflow, that of an arm does not.
+    squares = np.vecdot(block, block) if np.vdot(block, block) < _NO_OVERFLOW else _squares(block)
     if not squares.item(squares.argmax()) <= _LARGEST_SQUARE:  # also when there is a NaN, which counts as the largest
         raise _refusal(block[0])
     return block
@@ -293,3 +297,16 @@ def into_unit_ball(rows: FloatArray, width: int | None = None) -> FloatArray:
     scaled = rows.copy()
     scaled[:, :width] *= np.where(lengths > 1.0, (1.0 - 1e-15) / np.maximum(lengths, 1.0), 1.0)[:, np.newaxis]
     return scaled
+
+
+def remember_rows(contexts: FloatArray, arms: IntArray, memos: FloatArray, width: int | None = None) -> FloatArray:
+    """Write the features of each user's arm, scaled into the unit ball, to the front of its memo, and return them."""
+    size = contexts.shape[2]
+    if arms.size == 1:
+        row = contexts[0, arms[0]]
+        values = row if width is None else row[:width]
+        if values.dot(values) <= 1.0:
+            memos[0, :size] = row
+            return memos[:, :size]
+    memos[:, :size] = rows = into_unit_ball(chosen_rows(contexts, arms), width)
+    return rows

@@ -69,9 +69,9 @@ class BatchPolicy(PrivatePolicy):
     """
 
     guarantee: ClassVar[Model] = "shuffle"
-    shares_ticks: ClassVar[bool] = False  # batches count users
-    chooses_by_releases: ClassVar[bool] = True
-    charged_when_opened: ClassVar[bool] = True
+    _shares_ticks: ClassVar[bool] = False  # batches count users
+    _chooses_by_releases: ClassVar[bool] = True
+    _charged_when_opened: ClassVar[bool] = True
     """Whether a batch is charged before its first user is served, or else before its first sum is released."""
     state: Any
 
@@ -196,7 +196,7 @@ class BatchPolicy(PrivatePolicy):
         if users > 0:
             self._fix_choices(users)
         if plan is not None:
-            if self.charged_when_opened:
+            if self._charged_when_opened:
                 self._charge(plan)
             asked = self._asked
             self._asked = Asked(max(asked.reports, plan.rounds), max(asked.report_bytes, plan.bytes_per_user))
@@ -212,7 +212,7 @@ class BatchPolicy(PrivatePolicy):
         plan = self._plan(rows.users)
         self.state.batch.end[()] = BETWEEN
         self.state = self.state._replace(rows=make_batch_rows(self.setting.dim, 0))
-        if plan is not None and not self.charged_when_opened:
+        if plan is not None and not self._charged_when_opened:
             self._charge(plan)
         self._learn_from(rows, self._exact_sums(rows.users) if plan is None else self._shuffled_sums(plan))
 

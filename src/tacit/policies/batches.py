@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tacit.policies.admission import chosen_rows, into_unit_ball
+from tacit.policies.admission import remember_rows
 from tacit.typing import Count, FloatArray, IntArray, count
 
 CLOSE: Final = 1
@@ -94,7 +94,7 @@ def tick_batch(batch: BatchClock, users: int) -> int:
 
 def remember_arms(batch: BatchClock, contexts: FloatArray, arms: IntArray, memos: FloatArray) -> None:
     """Note the features of each user's arm, and which batch the decision belongs to."""
-    memos[:, :BATCH_SLOT] = into_unit_ball(chosen_rows(contexts, arms))
+    remember_rows(contexts, arms, memos)
     memos[:, BATCH_SLOT] = batch.number[()]
 
 

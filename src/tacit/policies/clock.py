@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 NO_END = 1 << 30
 """Ticks of a span that nothing ends."""
-QUEUE = 64
-"""Rewards that are learned from together: a call of NumPy costs about the same for one row and for sixty."""
+QUEUE = 256
+"""Rewards that are learned from together: a call of NumPy costs about the same for one row and for a hundred."""
 _NOTHING, _NO_COINS = np.zeros(0), np.zeros((1, 0))
 _CHUNK = 1 << 17
 """Numbers of contexts that ``play`` chooses by at a time: what the processor's cache holds."""
@@ -62,7 +62,7 @@ def tick(policy: Policy, users: int) -> FloatArray:
         clock.ticks_left = clock.span.ticks
     span, noise = clock.span, _NOTHING
     if span.noise_size and (begins or not span.rare):
-        noise = _noise(policy, span, users if policy.noise_for_each else 1).reshape(-1)
+        noise = _noise(policy, span, users if policy._noise_for_each else 1).reshape(-1)
     clock.ticks_left -= counted if span.rare else 1
     if begins and span.rare and span.noise_size:
         clock.ticks_left = 0  # whatever interrupts this tick, the next one asks the state whether its leaf is due
@@ -112,7 +112,7 @@ def play(policy: Policy, contexts: FloatArray, rewards: FloatArray) -> IntArray:
 
 def _play_rounds(policy: Policy, span: Span, contexts: FloatArray, rewards: FloatArray, arms: IntArray) -> None:
     """Play the rounds of a span: together where only its first tick can release anything, else one by one."""
-    count, together = arms.size, span.rare and policy.chooses_by_releases
+    count, together = arms.size, span.rare and policy._chooses_by_releases
     noise = _noise(policy, span, 1 if span.rare else count)
     coins = policy.randomness.coins.random((count, policy.coin_count))
     if together:

@@ -22,7 +22,6 @@ from tacit.privacy.continual import (
 )
 from tacit.privacy.events import PrivacyEvent
 from tacit.privacy.lattice import reserved_steps
-from tacit.typing import FloatArray
 
 
 @configuration
@@ -53,7 +52,7 @@ class ContinualPolicy(PrivatePolicy):
 
     config_type: ClassVar[type[Config]] = ContinualConfig
     config: ContinualConfig
-    chooses_by_releases: ClassVar[bool] = True
+    _chooses_by_releases: ClassVar[bool] = True
 
     @abstractmethod
     def _plan(self, horizon: int) -> ContinualRelease:
@@ -100,9 +99,6 @@ class ContinualPolicy(PrivatePolicy):
         plan, stream = self._plan(leaves), self.state.stream
         self._charge(plan, int(stream.epochs[()]) + 1)
         start_epoch(stream, plan)
-
-    def _close(self, noise: FloatArray, users: int) -> bool:
-        return self.publisher.leaf(self._state.stream, noise, users)
 
     def _ended(self) -> bool:
         return self.setting.horizon is not None and bool(self.state.stream.closed[()] >= self.state.stream.leaves[()])

@@ -151,8 +151,8 @@ def explanation(
         raise InvalidInput(f"arm must be one of the {len(rows)} arms, numbered from 0, not {arm!r}")
     scores = belief.scores(rows).tolist()
     outlooks = [
-        ArmOutlook(number, mean or 0.0, sd, scores[number])
-        for number, (mean, sd) in enumerate(predictions(link, belief, rows))
+        ArmOutlook(number, mean or 0.0, sd, score)
+        for number, (mean, sd, score) in enumerate(zip(*predictions(link, belief, rows), scores, strict=True))
     ]
     return compared(form.names, belief.theta, form.dense(rows), outlooks, arm, source)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -102,13 +103,13 @@ class Policy(ABC):
     """Uniform random numbers that a choice consumes."""
     states_propensity: ClassVar[bool] = False
     """Whether a choice that consumes coins leaves the probability of its arm in place of the first one."""
-    shares_ticks: ClassVar[bool] = True
+    _shares_ticks: ClassVar[bool] = True
     """Whether ``select_batch`` is one tick of the clock for all of its users, or the clock counts users."""
-    noise_for_each: ClassVar[bool] = False
+    _noise_for_each: ClassVar[bool] = False
     """Whether a tick draws ``noise_size`` numbers for each of its users, whose devices add them; else once for all."""
     steps: ClassVar[Steps]
     """The steps on its state."""
-    chooses_by_releases: ClassVar[bool] = False
+    _chooses_by_releases: ClassVar[bool] = False
     """Whether nothing that arms are chosen by changes between two releases.
 
     Rounds up to the next release are then played together, and rewards are summed several at a time.
@@ -139,7 +140,7 @@ class Policy(ABC):
             raise InvalidInput(f"{self.name} supports the links {', '.join(self.links)}, not {self.config.link!r}")
         self.setting: Setting = self._make_setting()
         self._arms = ArmForm(self.setting, self.structure, self.config.features)
-        self._row_size = self._arms.size
+        self._row_size = self._arms.size  # numbers that steps are given for an arm
         self.randomness = self._make_randomness() if randomness is None else randomness
         self.publisher: Publisher = DIRECT
         """Where releases pass through; another one may watch them or play them back."""
@@ -196,11 +197,6 @@ class Policy(ABC):
         """Which features can be nonzero together, where steps take compact rows; None where they take all of d."""
         return None
 
-    @property
-    def row_size(self) -> int:
-        """Numbers that steps are given for an arm."""
-        return self._row_size
-
     def as_steps_take(self, contexts: npt.ArrayLike) -> FloatArray:
         """Arms of shape (N, K, d), checked, in the form that steps take: for looks from outside."""
         return self._arms.rounds(contexts)
@@ -208,7 +204,7 @@ class Policy(ABC):
     @property
     def memo_size(self) -> int:
         """Numbers that learning must remember of a decision; the arm's features by default."""
-        return self.row_size
+        return self._row_size
 
     @property
     def noise_size(self) -> int:
@@ -230,13 +226,14 @@ class Policy(ABC):
 
     def _close(self, noise: FloatArray, users: int) -> bool:
         """Release what is due before the decisions of ``users``; whether anything is new.  True without a stream."""
-        return True
+        stream = getattr(self._state, "stream", None)
+        return True if stream is None else self.publisher.leaf(stream, noise, users)
 
     def _learn(self, memo: FloatArray, reward: float) -> None:
         """Take in one admitted reward."""
         queue = self._clock.unlearned
         queue.append((memo, reward))
-        if not self.chooses_by_releases or len(queue) >= QUEUE:
+        if not self._chooses_by_releases or len(queue) >= QUEUE:
             learn_queued(self)
 
     def _learn_rows(self, memos: FloatArray, rewards: FloatArray) -> None:
@@ -248,7 +245,7 @@ class Policy(ABC):
     @property
     def _users_at_once(self) -> int:
         """How many users of ``select_batch`` the next tick serves at most."""
-        return NO_END if self.shares_ticks else 1
+        return NO_END if self._shares_ticks else 1
 
     def _counted(self, users: int) -> int:
         """How many decisions the clock counts with the next ``users``: with ``reward_age`` those that come of age."""
@@ -302,7 +299,7 @@ class Policy(ABC):
         InvalidInput
             When the arms are not valid; nothing was changed.
         """
-        return self.select_admitted(self.admit(contexts, user=user, arms=arms))
+        return self.select_admitted(self._arms.one(contexts, user, arms))
 
     def admit(
         self,
@@ -311,7 +308,7 @@ class Policy(ABC):
         user: Record | None = None,
         arms: Arms | None = None,
     ) -> FloatArray:
-        """Check and encode one user's arms, shape (1, K, row_size), for ``select_admitted``; changes nothing."""
+        """Check and encode one user's arms, shape (1, K, row size), for ``select_admitted``; changes nothing."""
         return self._arms.one(contexts, user, arms)
 
     def select_admitted(self, block: FloatArray) -> Decision:
@@ -369,17 +366,11 @@ class Policy(ABC):
 
     def _handed_out(self, arms: IntArray, memos: FloatArray, coins: FloatArray) -> list[Decision]:
         """The decisions of N users, which wait for their rewards from now on."""
-        expected = predictions(self.setting.link, self.belief, memos[:, : self._row_size])
-        propensities: list[float] | list[None] | list[float | None]
+        means, sds = predictions(self.setting.link, self.belief, memos[:, : self._row_size])
+        propensities: Iterable[float | None] = repeat(1.0)
         if self.coin_count:
-            propensities = coins[:, 0].tolist() if self.states_propensity else [None] * arms.size
-        else:
-            propensities = [1.0] * arms.size
-        add = self._pending.add
-        return [
-            Decision(arm, add(memo), propensity, mean, sd)
-            for arm, memo, propensity, (mean, sd) in zip(arms.tolist(), memos, propensities, expected, strict=True)
-        ]
+            propensities = coins[:, 0].tolist() if self.states_propensity else repeat(None)
+        return list(map(Decision, arms.tolist(), map(self._pending.add, memos), propensities, means, sds))
 
     def _decide(self, contexts: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
         """One tick, then an arm and a memo for each user; last come the coins, which may hold propensities now."""

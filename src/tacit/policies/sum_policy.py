@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from tacit.policies.admission import chosen_rows, into_unit_ball
+from tacit.policies.admission import remember_rows
 from tacit.policies.continual_policy import ContinualPolicy
 from tacit.policies.steps import Steps
 from tacit.privacy.continual import ContinualRelease, Stream, contribute, released_variance
@@ -52,7 +52,7 @@ class SumState(NamedTuple):
 
 def _choose(state: SumState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
     arms = state.constants.choose(state.estimate, contexts, coins)
-    memos[:] = into_unit_ball(chosen_rows(contexts, arms))
+    remember_rows(contexts, arms, memos)
     return arms
 
 

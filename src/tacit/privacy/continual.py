@@ -151,9 +151,14 @@ def contribute(stream: Stream, start: int, values: FloatArray) -> None:
     stream.leaf[start : start + values.shape[1]] += rounded_to_grid(values, stream.constants.grid).sum(axis=0)
 
 
-def contribute_outer(stream: Stream, start: int, weights: FloatArray, rows: FloatArray) -> None:
-    """Add ``weights[n] * x x'`` of N users' rows x, packed (`tacit.linalg.packing`) and rounded as in `contribute`."""
-    sums = packed_outer_sums(rows, weights, stream.constants.grid)
+def contribute_outer(
+    stream: Stream, start: int, weights: FloatArray, rows: FloatArray, responses: FloatArray | None = None
+) -> None:
+    """Add ``weights[n] * x x'`` of N users' rows x, packed (`tacit.linalg.packing`), and then ``responses[n] * x``.
+
+    Each number is rounded to the grid before it is summed, which `contribute` explains.
+    """
+    sums = packed_outer_sums(rows, weights, stream.constants.grid, responses)
     stream.leaf[start : start + sums.size] += sums
 
 

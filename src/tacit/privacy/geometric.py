@@ -25,6 +25,8 @@ it, since estimators need to know both.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -133,31 +135,32 @@ class GeometricLeaves(NamedTuple):
         self.boundary[()] = following
         self.closed_rows[()] += rows
         self.open_rows[()] = 0
-        self.weighted[:] += weight * self._steps_of(leaf)
+        weighted, mean = self.weighted, self.mean
+        weighted += weight * self._steps_of(leaf)
         closed[()] += 1
         gain, gain_weighted = self._update_gains(float(weight), float(rows), spread * spread)
         step = float(weight) * rows
         self.newest[:] = step, gain, gain_weighted
-        self.observed[:] = self.weighted + noise.astype(np.int64)
-        expected = self.expected + step * self.mean
+        np.add(weighted, noise.astype(np.int64), out=self.observed)
+        expected = self.expected + step * mean
         surprise = self.observed * constants.grid - expected
-        self.mean[:] += gain * surprise
-        self.expected[:] = expected + gain_weighted * surprise
-        released[:] = float(self.closed_rows[()]) * self.mean
+        mean += gain * surprise
+        np.add(expected, gain_weighted * surprise, out=self.expected)
+        np.multiply(mean, float(self.closed_rows[()]), out=released)
 
     def _steps_of(self, leaf: FloatArray) -> IntArray:
-        return np.asarray(leaf / self.constants.grid).astype(np.int64)
+        return (leaf / self.constants.grid).astype(np.int64)
 
     def _update_gains(self, weight: float, rows: float, variance: float) -> tuple[float, float]:
         """Riccati recursion for (h, W): W' = W + A m h + A e, Var e = m v, seen with this variance."""
         step = weight * rows
-        _predict(self.total, step, weight * weight * rows * self.constants.fluctuation)
-        _predict(self.privacy, step, 0.0)
-        _, cross, weighted = self.total.tolist()
+        total = _predicted(self.total.tolist(), step, weight * weight * rows * self.constants.fluctuation)
+        privacy = _predicted(self.privacy.tolist(), step, 0.0)
+        _, cross, weighted = total
         seen = weighted + variance
         gain, gain_weighted = cross / seen, weighted / seen
-        _correct(self.total, gain, gain_weighted, variance)
-        _correct(self.privacy, gain, gain_weighted, variance)
+        self.total[:] = _corrected(total, gain, gain_weighted, variance)
+        self.privacy[:] = _corrected(privacy, gain, gain_weighted, variance)
         return gain, gain_weighted
 
     def variance(self, closed: int, sd: float) -> float:
@@ -177,11 +180,12 @@ class GeometricLeaves(NamedTuple):
         if closed <= 1:  # a new epoch: W is 0 again and known to be
             public.weighted[:] = 0.0
             public.expected[:] = 0.0
-        expected = public.expected + step * public.mean
-        public.weighted[:] += step * row
-        surprise = public.weighted - expected
-        public.mean[:] += gain * surprise
-        public.expected[:] = expected + gain_weighted * surprise
+        weighted, mean = public.weighted, public.mean
+        expected = public.expected + step * mean
+        weighted += step * row
+        surprise = weighted - expected
+        mean += gain * surprise
+        np.add(expected, gain_weighted * surprise, out=public.expected)
 
     def restart(self, closed: int, sd: float, released: FloatArray, decay: FloatArray, weight: FloatArray) -> None:
         """Begin a new epoch: W is 0 again and known to be; what is known of the mean row stays known."""
@@ -241,6 +245,7 @@ def empty_leaves(size: int, constants: GeometricConstants, row_norm: float) -> G
     )
 
 
+@lru_cache(maxsize=1024)
 def leaf_weight(boundary: int, head_start: int) -> int:
     """A of the leaf that closes at this boundary: whole, and never less for a later one; n itself without a head start.
 
@@ -249,6 +254,7 @@ def leaf_weight(boundary: int, head_start: int) -> int:
     return int(math.sqrt(float(boundary) * float(boundary) + float(head_start) * float(head_start)))
 
 
+@lru_cache(maxsize=1024)
 def next_boundary(boundary: int, decisions: int, head_start: int) -> int:
     """The first boundary of the schedule that is later than ``decisions`` and weighs more than ``boundary``."""
     weight, following = leaf_weight(boundary, head_start), boundary
@@ -257,6 +263,7 @@ def next_boundary(boundary: int, decisions: int, head_start: int) -> int:
     return following
 
 
+@lru_cache(maxsize=1024)
 def noise_steps(noise_sd: float, grid: float, weight: int, following: int) -> float:
     """Parameter of a leaf's noise in steps, sigma / (grid b), rounded up; b follows from its weight and the next one's.
 
@@ -274,15 +281,20 @@ def longest_head_start(noise: float) -> int:
     return max(0, int(min((0.25 * MAX_PARAMETER / noise) ** (2.0 / 3.0), float(MOST_HEAD_START))) - 2)
 
 
-def _predict(covariance: FloatArray, step: float, fluctuation: float) -> None:
-    covariance[2] += step * (2.0 * covariance[1] + step * covariance[0]) + fluctuation
-    covariance[1] += step * covariance[0]
+def _predicted(covariance: Sequence[float], step: float, fluctuation: float) -> tuple[float, float, float]:
+    """Covariance of (h, W) after W has grown by ``step`` times h."""
+    mean, cross, weighted = covariance
+    return mean, cross + step * mean, weighted + (step * (2.0 * cross + step * mean) + fluctuation)
 
 
-def _correct(covariance: FloatArray, gain: float, gain_weighted: float, variance: float) -> None:
-    """Joseph's form, which holds for gains that are not those of this covariance too."""
-    mean, cross, weighted = covariance[0], covariance[1], covariance[2]
+def _corrected(
+    covariance: tuple[float, float, float], gain: float, gain_weighted: float, variance: float
+) -> tuple[float, float, float]:
+    """Covariance of (h, W) after a release, by Joseph's form, which holds for the gains of another covariance too."""
+    mean, cross, weighted = covariance
     kept = 1.0 - gain_weighted
-    covariance[0] = mean - gain * (2.0 * cross - gain * weighted) + gain * gain * variance
-    covariance[1] = kept * (cross - gain * weighted) + gain * gain_weighted * variance
-    covariance[2] = kept * kept * weighted + gain_weighted * gain_weighted * variance
+    return (
+        mean - gain * (2.0 * cross - gain * weighted) + gain * gain * variance,
+        kept * (cross - gain * weighted) + gain * gain_weighted * variance,
+        kept * kept * weighted + gain_weighted * gain_weighted * variance,
+    )

@@ -195,7 +195,7 @@ def test_a_batch_is_charged_before_anything_of_it_is_released(name: str) -> None
     policy = make(name)
     policy.publisher = watching = Watching(policy)
     opened = {entry.cohort for entry in policy.ledger.entries}
-    assert opened == ({"batch 1"} if policy.charged_when_opened else set())
+    assert opened == ({"batch 1"} if policy._charged_when_opened else set())
     walk(policy, 400)
     assert len(watching.rows) >= 6
     for position, cohorts in enumerate(watching.charged):

@@ -184,7 +184,7 @@ class BatchedGlinCB(Policy):
     steps = Steps(choose, learn, advance, make_room)
     coin_count = 1
     states_propensity = True
-    chooses_by_releases = True
+    _chooses_by_releases = True
 
     @property
     def memo_size(self) -> int:

@@ -24,7 +24,7 @@ import numpy as np
 
 from tacit._validate import positive
 from tacit.linalg.packing import packed_size, unpacked
-from tacit.policies.admission import chosen_rows, into_unit_ball
+from tacit.policies.admission import remember_rows
 from tacit.policies.baselines._private_linear import (
     LinearConfig,
     NoisySums,
@@ -88,7 +88,7 @@ class JointLinState(NamedTuple):
 def choose(state: JointLinState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
     """Choose the arm of the largest upper confidence bound for each of N users; a memo has its features."""
     arms = most_promising(GaussianBelief(state.theta, state.radius[()] ** 2 * state.inverse), contexts)
-    memos[:] = into_unit_ball(chosen_rows(contexts, arms))
+    remember_rows(contexts, arms, memos)
     return arms
 
 

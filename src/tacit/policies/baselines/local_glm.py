@@ -25,7 +25,7 @@ import numpy as np
 from tacit._validate import positive
 from tacit.glm.links import Link
 from tacit.linalg.packing import rounded_to_grid
-from tacit.policies.admission import chosen_rows, into_unit_ball
+from tacit.policies.admission import remember_rows
 from tacit.policies.baselines.uniform import uniform_arms
 from tacit.policies.config import PrivateConfig, at_least, configuration, option
 from tacit.policies.log import DIRECT, Publisher
@@ -98,7 +98,7 @@ def choose(state: LocalState, contexts: FloatArray, coins: FloatArray, memos: Fl
     arms[:warm] = uniform_arms(count, coins[:warm, 0])
     coins[:, 0] = 1.0
     coins[:warm, 0] = 1.0 / count
-    memos[:, :dim] = into_unit_ball(chosen_rows(contexts, arms))
+    remember_rows(contexts, arms, memos)
     memos[:, dim:] = state.noise.reshape(users, dim)
     return np.asarray(arms)
 
@@ -139,7 +139,7 @@ class LocalGLM(PrivatePolicy):
     state: LocalState
     coin_count = 1
     states_propensity = True
-    noise_for_each = True
+    _noise_for_each = True
     steps = Steps(choose, learn, advance)
 
     @property

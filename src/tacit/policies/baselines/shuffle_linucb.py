@@ -120,7 +120,7 @@ class ShuffleLinUcb(BatchPolicy):
     config: ShuffleLinConfig
     state: ShuffleLinState
     steps = Steps(_choose, _learn, _advance)
-    charged_when_opened = False  # all batches have one plan: what is given up before it is full need not be paid for
+    _charged_when_opened = False  # all batches have one plan: what is given up before it is full need not be paid for
 
     def _make_state(self) -> ShuffleLinState:
         setting, config, dim = self.setting, self.config, self.setting.dim

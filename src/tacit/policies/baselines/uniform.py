@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit.policies.admission import chosen_rows, into_unit_ball
+from tacit.policies.admission import remember_rows
 from tacit.policies.clock import NO_END, Span
 from tacit.policies.policy import Policy
 from tacit.policies.steps import Steps, idle
@@ -27,7 +27,7 @@ def uniform_arms(arms: int, coins: FloatArray) -> IntArray:
 def choose(state: UniformState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
     """Choose an arm for each of N users by their coins, and leave its probability in place of the coin."""
     arms = uniform_arms(contexts.shape[1], coins[:, 0])
-    memos[:] = into_unit_ball(chosen_rows(contexts, arms))
+    remember_rows(contexts, arms, memos)
     coins[:, 0] = 1.0 / contexts.shape[1]
     return arms
 
@@ -44,7 +44,7 @@ class UniformRandom(Policy):
     coin_count = 1
     states_propensity = True
     steps = Steps(choose, learn, idle)
-    chooses_by_releases = True  # or by nothing at all
+    _chooses_by_releases = True  # or by nothing at all
 
     def _next_span(self) -> Span:
         return Span(NO_END, 0, 0.0, rare=True)

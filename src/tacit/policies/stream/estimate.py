@@ -7,6 +7,7 @@ as a stack, shape (C, m, m).
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -94,60 +95,68 @@ def solve_blocks(
         Packed entries of each block that were released, and carry noise; shape (C,).
     """
     dispersion, variance = known
-    kept: FloatArray | float = 1.0
+    kept = [1.0] * len(h)
     if constants.shrinks:
-        h, kept = _shrunk(h, axes if constants.axes else None, variance, entries)
+        h, kept = _shrunk(h, axes, variance, entries, along_axes=constants.axes)
     values, basis = np.linalg.eigh(h)
     values = np.maximum(values, 0.0)
-    noise = (variance * (constants.scale**-2 + 0.5 * kept**2 * np.vecdot(theta, theta)))[:, np.newaxis]
-    spread = dispersion * values + np.maximum(noise, _FLOOR * constants.prior * dispersion**2)
-    inverse = 1.0 / (values**2 + constants.prior * spread)
+    sizes = zip(kept, np.vecdot(theta, theta).tolist(), strict=True)
+    noises = [variance * (constants.scale**-2 + 0.5 * share**2 * squared) for share, squared in sizes]
+    noise, floor = np.array(noises)[:, np.newaxis], _FLOOR * constants.prior * dispersion**2
+    spread = dispersion * values + np.maximum(noise, floor)
+    inverse = 1.0 / (values * values + constants.prior * spread)
     turned = basis.transpose(0, 2, 1)
-    found = basis @ (values * inverse * (turned @ score[:, :, np.newaxis])[:, :, 0])[:, :, np.newaxis]
+    found = (score[:, np.newaxis] @ basis * (values * inverse)[:, np.newaxis]) @ turned
     squared, noise_squared = constants.width**2, constants.noise_width**2
-    optimistic = inverse * (squared * spread + (noise_squared - squared) * noise)
+    ratios = spread * inverse
+    wide_ratios = squared * ratios + (noise_squared - squared) * noise * inverse
     return Posterior(
-        found[:, :, 0],
-        (basis * (spread * inverse)[:, np.newaxis, :]) @ turned,
-        (basis * optimistic[:, np.newaxis, :]) @ turned,
+        found[:, 0],
+        (basis * ratios[:, np.newaxis]) @ turned,
+        (basis * wide_ratios[:, np.newaxis]) @ turned,
     )
 
 
 def _shrunk(
-    h: FloatArray, axes: FloatArray | None, variance: float, entries: IntArray
-) -> tuple[FloatArray, FloatArray]:
+    h: FloatArray, axes: FloatArray, variance: float, entries: IntArray, *, along_axes: bool
+) -> tuple[FloatArray, list[float]]:
     """level I + gap Q + a (the rest) for each H of a stack, as far as noise explains the rest; and a.
 
     Arms that are chosen for their score along u and are alike otherwise give an H in the span of I and u u'; Q is the
-    mean of the axes so far, less its part along I.  gap is fitted, and shrunk by what noise adds to its square; a = 1 -
-    energy of the noise / observed energy, both of what is left (James and Stein).
+    mean of the axes so far, less its part along I.  All of it is a combination of I, the mean of the axes and H, whose
+    inner products say which.
     """
-    eye = np.eye(h.shape[1])
-    model = _along(np.maximum(_mean_diagonal(h), 0.0)) * eye
-    free = 1.0
-    if axes is not None:
-        free = 2.0
-        axes = axes - _along(_mean_diagonal(axes)) * eye
-        model = model + _along(_fitted_gap(h, axes, variance)) * axes
-    energy = ((h - model) ** 2).sum(axis=(1, 2))
-    noise = variance * np.maximum(entries - free, 0.0)
-    some = energy > 0.0
-    kept = np.where(some, np.maximum(0.0, 1.0 - noise / np.where(some, energy, 1.0)), 1.0)
-    return _along(kept) * h + _along(1.0 - kept) * model, kept
+    count, size = h.shape[:2]
+    span = np.array((_identities(count, size), axes.reshape(count, -1), h.reshape(count, -1))).transpose(1, 0, 2)
+    products = (span @ span.transpose(0, 2, 1)).tolist()
+    found = [
+        _combination(size, inner, variance, released, along_axes=along_axes)
+        for inner, released in zip(products, entries.tolist(), strict=True)
+    ]
+    return (np.array(found)[:, np.newaxis] @ span).reshape(h.shape), [kept for _, _, kept in found]
 
 
-def _fitted_gap(h: FloatArray, axes: FloatArray, variance: float) -> FloatArray:
-    energy, common = (axes * axes).sum(axis=(1, 2)), (h * axes).sum(axis=(1, 2))
-    fits = (energy > _NO_AXIS) & (common > 0.0)
-    gap = np.where(fits, common / np.where(fits, energy, 1.0), 0.0)
-    noise = np.where(fits, variance / np.where(fits, energy * gap * gap, 1.0), 1.0)
-    return np.asarray(gap * np.maximum(0.0, 1.0 - noise))
+def _combination(
+    size: int, products: list[list[float]], variance: float, entries: int, *, along_axes: bool
+) -> tuple[float, float, float]:
+    """What the shrunk H has of I, of the mean of the axes, and of H; from their inner products.
+
+    gap is fitted, and shrunk by what noise adds to its square; a = 1 - energy of the noise / observed energy, both of
+    what is left (James and Stein).  Rounding in the energy of a small rest moves H by less than the rest.
+    """
+    (_, axes_trace, trace), (_, axes_square, axes_h), (_, _, square) = products
+    level, mean, gap = max(trace / size, 0.0), axes_trace / size, 0.0
+    energy, common = axes_square - mean * axes_trace, axes_h - mean * trace  # of Q = axes - mean I, and with H
+    if along_axes and energy > _NO_AXIS and common > 0.0:
+        gap = common / energy
+        gap *= max(0.0, 1.0 - variance / (energy * gap * gap))
+    rest = square - 2.0 * level * trace + level * level * size + gap * (gap * energy - 2.0 * common)
+    noise = variance * max(entries - (2 if along_axes else 1), 0)
+    kept = max(0.0, 1.0 - noise / rest) if rest > 0.0 else 1.0
+    return (1.0 - kept) * (level - gap * mean), (1.0 - kept) * gap, kept
 
 
-def _mean_diagonal(matrices: FloatArray) -> FloatArray:
-    return np.asarray(np.trace(matrices, axis1=1, axis2=2) / matrices.shape[1])
-
-
-def _along(numbers: FloatArray) -> FloatArray:
-    """One number for each matrix of a stack, shaped to multiply it."""
-    return numbers[:, np.newaxis, np.newaxis]
+@cache
+def _identities(count: int, size: int) -> FloatArray:
+    """The identity of this size so many times, a line for each; not to be written to."""
+    return np.tile(np.eye(size).reshape(-1), (count, 1))

@@ -172,7 +172,7 @@ class StreamGLM(ContinualPolicy):
 
     @property
     def memo_size(self) -> int:
-        return self.row_size + 1
+        return self._row_size + 1
 
     def _plan(self, horizon: int) -> ContinualRelease:
         row, dim = self._row, self.setting.dim

@@ -22,15 +22,16 @@ from tacit.linalg.blocks import (
     add_compact_outers,
     add_compact_rows,
     check_compact,
+    packed_directions,
     values_and_places,
 )
-from tacit.policies.admission import chosen_rows, into_unit_ball
+from tacit.policies.admission import remember_rows
 from tacit.policies.beliefs import BlockBelief, GaussianBelief, most_promising
 from tacit.policies.steps import Steps
 from tacit.policies.stream.estimate import StreamConstants, Uncertainty, solve_blocks
-from tacit.privacy.continual import Stream, contribute, contribute_outer, released_variance, unevenness
+from tacit.privacy.continual import Stream, contribute_outer, released_variance, unevenness
 from tacit.privacy.geometric import PublicMean
-from tacit.threads import one_blas_thread
+from tacit.threads import one_blas_thread, one_blas_thread_for
 from tacit.typing import Count, FloatArray, IntArray
 
 
@@ -73,11 +74,11 @@ def choose(state: StreamState, contexts: FloatArray, coins: FloatArray, memos: F
     A memo has the features of the arm and the score at which its row is linearised.  It is that of the decision, and
     the same in neighbouring worlds.
     """
-    belief = state.belief(state.covariance)
-    arms = most_promising(belief, contexts)
-    size, bound = contexts.shape[2], state.constants.theta_bound
-    memos[:, :size] = rows = into_unit_ball(chosen_rows(contexts, arms), size // 2 if state.compact else None)
-    memos[:, size] = np.minimum(np.maximum(belief.scores(rows), -bound), bound)
+    belief, size, bound = state.belief(state.covariance), contexts.shape[2], state.constants.theta_bound
+    with one_blas_thread_for(contexts):
+        arms = most_promising(belief, contexts)
+        scores = belief.scores(remember_rows(contexts, arms, memos, size // 2 if state.compact else None))
+    memos[:, size] = min(max(scores.item(), -bound), bound) if scores.size == 1 else scores.clip(-bound, bound)
     return arms
 
 
@@ -91,14 +92,13 @@ def learn(state: StreamState, memos: FloatArray, rewards: FloatArray) -> None:
     mean, weight = blended_weights(constants.link, constants.blend, z)
     share = length_shares(values_and_places(rows)[0] if state.compact else rows)
     response = constants.scale * share * (rewards - mean + weight * z)
-    half, grid = stream.released.size - state.theta.size, stream.constants.grid
     if state.compact:
+        half, grid = stream.released.size - state.theta.size, stream.constants.grid
         check_compact(rows, state.theta.size)
         add_compact_outers(state.blocks, rows, share * weight, grid, stream.leaf)
         add_compact_rows(rows, response, grid, stream.leaf[half:])
     else:
-        contribute_outer(stream, 0, share * weight, rows)
-        contribute(stream, half, response[:, np.newaxis] * rows)
+        contribute_outer(stream, 0, share * weight, rows, response)
 
 
 def advance(state: StreamState, fresh: bool, users: int) -> int:
@@ -111,46 +111,36 @@ def advance(state: StreamState, fresh: bool, users: int) -> int:
         ticks = int(state.ticks[()]) + 1
         state.ticks[()] = ticks
         stream = state.stream
-        stream.mechanism.follow_public(int(stream.closed[()]), ticks, state.played, _axes(state))
+        # Arms of the leaf were chosen by theta, and point along it more than across.
+        axes = packed_directions(state.blocks, state.theta)
+        stream.mechanism.follow_public(int(stream.closed[()]), ticks, state.played, axes)
         if ticks >= state.solve_at[()]:
             state.solve_at[()] = ticks + 1 + int(ticks / state.constants.patience)
             solve(state)
     return 0
 
 
-def _axes(state: StreamState) -> FloatArray:
-    """u u' of each block, packed: arms of a leaf were chosen by theta, and point along it more than across."""
-    packed = np.zeros(state.played.mean.size)
-    for group in state.groups:
-        theta = state.theta[group.coordinates]
-        squared = np.vecdot(theta, theta)
-        direction = theta / np.sqrt(np.where(squared > 0.0, squared, 1.0))[:, np.newaxis]
-        allowed = group.factor > 0.0
-        outer = direction[:, :, np.newaxis] * direction[:, np.newaxis, :]
-        packed[group.table[allowed]] = outer[allowed] / group.factor[allowed]
-    return packed
-
-
 def solve(state: StreamState) -> None:
     """Make the estimate of every block from its part of the newest release; together they keep theta's bound."""
     constants, sums, dim = state.constants, state.stream.released, state.theta.size
-    half, theta = sums.size - dim, np.empty(dim)
+    score, theta = sums[sums.size - dim :] / constants.scale, np.empty(dim)
     known = Uncertainty(constants.dispersion * unevenness(state.stream), released_variance(state.stream))
     posterior, covariance = state.posterior.reshape(-1), state.covariance.reshape(-1)
-    with one_blas_thread(max(group.coordinates.shape[1] for group in state.groups)):
-        for group in state.groups:
+    for group in state.groups:
+        with one_blas_thread(group.table.shape[1]):
             found = solve_blocks(
                 constants,
                 known,
                 group.unpacked(sums),
-                sums[half + group.coordinates] / constants.scale,
+                group.vectors(score),
                 group.unpacked(state.played.mean),
-                state.theta[group.coordinates],
+                group.vectors(state.theta),
                 group.entries,
             )
-            theta[group.coordinates] = found.theta
-            posterior[group.squares], covariance[group.squares] = found.covariance, found.optimistic
-    length = math.sqrt(float(theta @ theta))
+        group.vectors(theta)[:] = found.theta
+        group.matrices(posterior)[:] = found.covariance
+        group.matrices(covariance)[:] = found.optimistic
+    length = math.sqrt(theta.dot(theta))
     state.theta[:] = theta * min(1.0, constants.theta_bound / length) if length > 0.0 else 0.0
 
 
