@@ -10,9 +10,9 @@ import numpy as np
 
 from tacit._validate import probability
 from tacit.errors import InvalidInput
+from tacit.privacy.composition import epsilon_from_renyi
 from tacit.privacy.events import GaussianRelease, RenyiRelease
 from tacit.privacy.gaussian import epsilon_from
-from tacit.privacy.renyi import epsilon_from_renyi
 from tacit.shuffle.dominance import binomial_dominance
 from tacit.shuffle.parameters import SumProtocol
 
