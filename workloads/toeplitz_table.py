@@ -1,4 +1,4 @@
-"""Optimise the coefficients of the table in `tacit.privacy._toeplitz_table` and print its lines.
+"""Optimise the coefficients of the table in `tacit.privacy.toeplitz` and print its lines.
 
 For each horizon on a grid, minimises (column norm of C) x (last row norm of B), both in closed form, over
 the decays and weights of the buffers.  Neighbouring horizons start from each other's optimum.  The minimum is flat:

@@ -17,15 +17,17 @@ from tacit.privacy.discrete_gaussian import (
     _PIECES,
     _STRATA,
     MAX_PARAMETER,
+    UniformNumber,
     Words,
     _kept,
     _offsets,
     _samples,
     _strata,
     _tables,
+    cumulative_bounds,
     discrete_gaussian,
+    exp_bounds,
 )
-from tacit.privacy.exponentials import UniformNumber, cumulative_bounds, exp_bounds
 from tacit.typing import FloatArray, IntArray
 
 

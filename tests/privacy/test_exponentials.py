@@ -7,7 +7,7 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
-from tacit.privacy.exponentials import UniformNumber, cumulative_bounds, exp_bounds, stratum_bounds
+from tacit.privacy.discrete_gaussian import UniformNumber, cumulative_bounds, exp_bounds, stratum_bounds
 
 
 @pytest.mark.parametrize(

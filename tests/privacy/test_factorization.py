@@ -7,7 +7,6 @@ import pytest
 from workloads import toeplitz_table as script
 
 from tacit.errors import InvalidInput
-from tacit.privacy._toeplitz_table import TABLE
 from tacit.privacy.factorization import (
     FACTORIZATIONS,
     BinaryTree,
@@ -15,6 +14,7 @@ from tacit.privacy.factorization import (
     make_factorization,
     worst_prefix_sd,
 )
+from tacit.privacy.toeplitz import TABLE
 from tacit.typing import FloatArray
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit.linalg.packing import SQRT2, rounded_to_grid
+from tacit.linalg.packing import SQRT2, packed_places, rounded_to_grid
 from tacit.typing import Fixed, FloatArray, IntArray
 
 FORBIDDEN = -1
@@ -156,25 +156,29 @@ def compacted(dense: FloatArray, block: IntArray, out: FloatArray) -> int:
     return int(users)
 
 
-def values_and_places(rows: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Values and coordinates of compact rows, shape (M, n) each; what fills a row up has the value 0 and any place."""
-    width = rows.shape[1] // 2
-    places = rows[:, width:].astype(np.int64)
+def _values_and_places(rows: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Values and coordinates of M compact rows, shape (n, M) each; what fills a row up has the value 0 and any place.
+
+    Rows are columns here, of which there are more than numbers in a row: NumPy is fastest along the longer axis.
+    """
+    columns, width = rows.T.copy(), rows.shape[1] // 2
+    values, places = columns[:width], columns[width:].astype(np.int64)
     # In the block of the row's first coordinate, so that products with others of the row can be looked up.
-    return rows[:, :width], np.where(places < 0, np.maximum(places[:, :1], 0), places)
+    return values, np.where(places < 0, np.maximum(places[0], 0), places)
 
 
 def compact_scores(rows: FloatArray, theta: FloatArray) -> FloatArray:
     """Inner product of each compact row and a vector, shape (M,)."""
-    values, places = values_and_places(rows)
-    return np.asarray(np.vecdot(values, theta[places]))
+    values, places = _values_and_places(rows)
+    values *= theta.take(places)
+    return np.asarray(values.sum(axis=0))
 
 
 def compact_quadratics(blocks: Blocks, squares: FloatArray, rows: FloatArray) -> FloatArray:
     """x' C x of each compact row, for a symmetric C that is kept as squares, one for each block."""
-    values, places = values_and_places(rows)
-    within = squares[blocks.lines[places][:, :, np.newaxis] + blocks.local[places][:, np.newaxis, :]]
-    return np.asarray(np.vecdot((within @ values[:, :, np.newaxis])[:, :, 0], values))
+    values, places = _values_and_places(rows)
+    within = squares.take(blocks.lines.take(places)[:, np.newaxis] + blocks.local.take(places))
+    return np.asarray(np.einsum("ijm,im,jm->m", within, values, values))
 
 
 def add_compact_outers(blocks: Blocks, rows: FloatArray, weights: FloatArray, grid: float, out: FloatArray) -> None:
@@ -182,19 +186,20 @@ def add_compact_outers(blocks: Blocks, rows: FloatArray, weights: FloatArray, gr
 
     What is forbidden is left out by position, not by value: of a row that breaks the promise too.
     """
-    values, places = values_and_places(rows)
-    i, j = np.triu_indices(values.shape[1])
-    entries = blocks.table.take(blocks.lines[places[:, i]] + blocks.local[places[:, j]], mode="clip")
+    values, places = _values_and_places(rows)
+    i, j, factor = packed_places(len(values))
+    entries = blocks.table.take(blocks.lines.take(places)[i] + blocks.local.take(places)[j], mode="clip")
     # Of two blocks, which a row must not have, the table would give the entry of some other pair.
-    allowed = (entries != FORBIDDEN) & (blocks.block[places[:, i]] == blocks.block[places[:, j]])
-    products = weights[:, np.newaxis] * np.where(i == j, 1.0, SQRT2) * values[:, i] * values[:, j]
-    np.add.at(out, entries, np.where(allowed, rounded_to_grid(products, grid), 0.0))
+    block = blocks.block.take(places)
+    allowed = (entries != FORBIDDEN) & (block[i] == block[j])
+    products = rounded_to_grid((weights * values)[i] * values[j] * factor[:, np.newaxis], grid)
+    np.add.at(out, entries, np.where(allowed, products, 0.0))
 
 
 def add_compact_rows(rows: FloatArray, factors: FloatArray, grid: float, out: FloatArray) -> None:
     """Add ``factors[n] * x`` of compact rows x to ``out``, every number rounded to ``grid``."""
-    values, places = values_and_places(rows)
-    np.add.at(out, places, rounded_to_grid(factors[:, np.newaxis] * values, grid))
+    values, places = _values_and_places(rows)
+    np.add.at(out, places, rounded_to_grid(factors * values, grid))
 
 
 def check_compact(rows: FloatArray, dim: int) -> None:

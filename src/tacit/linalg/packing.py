@@ -14,7 +14,7 @@ import numpy as np
 from tacit.typing import FloatArray, IntArray
 
 SQRT2 = math.sqrt(2.0)
-_CHUNK = 1 << 16
+_CHUNK = 1 << 15
 """Packed numbers that are rounded and summed at a time: what the processor's cache holds."""
 
 
@@ -53,11 +53,14 @@ def packed_outers(rows: FloatArray, weights: FloatArray | float = 1.0) -> FloatA
 
 
 @cache
-def _product_places(dim: int) -> tuple[IntArray, IntArray, FloatArray]:
-    """Factors of the packed entries of x x', and behind them of y x where y is number ``dim`` of the first factors."""
-    i, j, factor = packed_places(dim)
-    first, second = np.append(i, np.full(dim, dim)), np.append(j, np.arange(dim))
-    return first, second, np.append(factor, np.ones(dim))[:, np.newaxis]
+def _product_places(dim: int) -> tuple[IntArray, IntArray]:
+    """Which factors the packed entries of x x' have, and behind them those of y x.
+
+    First factors are those of x and then y; second ones those of x, for entries of the diagonal and y x, and then those
+    of sqrt(2) x.
+    """
+    i, j, _ = packed_places(dim)
+    return np.append(i, np.full(dim, dim)), np.append(np.where(i == j, j, dim + j), np.arange(dim))
 
 
 def packed_outer_sums(
@@ -68,26 +71,26 @@ def packed_outer_sums(
     Every number is rounded to a multiple of ``grid`` before it is summed (`rounded_to_grid`).
     """
     count, dim = rows.shape
-    first, second, packing = _product_places(dim)
+    first, second = _product_places(dim)
     unit = 1.0 / grid if grid > 0.0 else 1.0  # a power of two: nothing is rounded by it
     # A line for each number of a row: what is gathered are whole lines then.
-    lines, factors = rows.T.copy(), np.empty((dim + 1, count))
-    np.multiply(lines, weights * unit, out=factors[:dim])
-    if responses is None:
-        size = packed_size(dim)
-        first, second, packing = first[:size], second[:size], packing[:size]
-    else:
+    factors, others = np.empty((dim + 1, count)), np.empty((2 * dim, count))
+    np.multiply(rows.T, weights * unit, out=factors[:dim])
+    others[:dim] = rows.T
+    np.multiply(rows.T, SQRT2, out=others[dim:])
+    if responses is not None:
         np.multiply(responses, unit, out=factors[dim])
-    total, step = np.zeros(first.size), max(1, _CHUNK // first.size)
-    for start in range(0, count, step):
-        part = slice(start, start + step)
-        products = factors[:, part].take(first, axis=0)
-        products *= lines[:, part].take(second, axis=0)
-        products *= packing
+    total = np.empty(packed_size(dim) if responses is None else first.size)
+    step = max(1, _CHUNK // max(1, count))
+    for start in range(0, total.size, step):
+        part = slice(start, min(start + step, total.size))
+        products = factors.take(first[part], axis=0)
+        products *= others.take(second[part], axis=0)
         if grid > 0.0:
             np.rint(products, out=products)
-        total += products.sum(axis=1)
-    return total if unit == 1.0 else total * grid
+        products.sum(axis=1, out=total[part])
+    total *= 1.0 / unit
+    return total
 
 
 def rounded_to_grid(values: FloatArray, grid: float) -> FloatArray:

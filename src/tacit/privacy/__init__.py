@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tacit.errors import BudgetExceeded
 from tacit.privacy.budget import Budget
+from tacit.privacy.composition import epsilon_from_renyi, renyi_budget
 from tacit.privacy.events import DiscreteGaussianRelease, GaussianRelease, PrivacyEvent, RenyiRelease
 from tacit.privacy.gaussian import delta_from, epsilon_from, mu_from
 from tacit.privacy.ledger import Entry, Ledger
@@ -18,7 +19,6 @@ from tacit.privacy.noise import (
     noise_from_state,
 )
 from tacit.privacy.randomness import Randomness
-from tacit.privacy.renyi import epsilon_from_renyi, renyi_budget
 from tacit.privacy.report import PrivacyReport
 
 __all__ = [

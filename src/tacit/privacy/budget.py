@@ -42,7 +42,7 @@ class Budget:
 
     @cached_property
     def lattice_mu(self) -> float:
-        """The same where some of the releases have discrete noise: less the reserve that pays for discreteness."""
+        """Gaussian-DP parameter of one row for discrete noise: what the reserve for discreteness leaves of ``mu``."""
         return self.per_row(lattice_mu(self.epsilon, self.delta))
 
     def per_row(self, user_mu: float) -> float:

@@ -240,7 +240,7 @@ class ContinualRelease:
     def refined(
         self, *, steps: float = _ROUNDING, waiting: int = 0, fluctuation: float | None = None, head_start: float = 0.0
     ) -> ContinualRelease:
-        """The same with what geometric leaves are told beside.
+        """Return this plan with what geometric leaves are told beside.
 
         ``steps`` is the least ratio of noise to rounding (`tacit.privacy.lattice.reserved_steps`), ``waiting`` how many
         rows may wait when an epoch ends, ``fluctuation`` the variance of a coordinate around the mean row; 1 / (2 size)

@@ -22,8 +22,8 @@ import numpy as np
 
 from tacit._validate import integer_at_least
 from tacit.errors import InvalidInput
-from tacit.privacy._toeplitz_table import interpolated
 from tacit.privacy.geometric import next_boundary
+from tacit.privacy.toeplitz import coefficients
 from tacit.typing import FloatArray, IntArray
 
 
@@ -95,7 +95,7 @@ class BufferedToeplitz:
 
     @cached_property
     def _coefficients(self) -> tuple[FloatArray, FloatArray]:
-        return interpolated(self.horizon)
+        return coefficients(self.horizon)
 
     @property
     def decay(self) -> FloatArray:

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 from scipy.special import erfcx, log_ndtr
 
 from tacit._validate import nonnegative_or_inf, probability
-from tacit.privacy._budgets_table import known_mu
 from tacit.typing import FloatArray
 
 _LOG_SQRT_2PI: Final = 0.5 * math.log(2.0 * math.pi)
@@ -58,14 +58,12 @@ def epsilon_from(mu: float, delta: float) -> float:
 def mu_from(epsilon: float, delta: float) -> float:
     """The largest mu for which mu-GDP implies (epsilon, delta)-DP; infinite when epsilon is."""
     epsilon, delta = nonnegative_or_inf("epsilon", epsilon), probability("delta", delta)
-    if math.isinf(epsilon):
-        return math.inf
-    known = known_mu(epsilon, delta)
-    return searched_mu(epsilon, delta) if known is None else known
+    return math.inf if math.isinf(epsilon) else _largest_mu(epsilon, delta)
 
 
-def searched_mu(epsilon: float, delta: float) -> float:
-    """`mu_from` for a finite epsilon, without the table of common budgets."""
+@lru_cache(maxsize=256)
+def _largest_mu(epsilon: float, delta: float) -> float:
+    """`mu_from` for arguments that were checked, and a finite epsilon."""
     log_target = math.log(delta)
     low = high = 0.0  # logarithms of mu, so that the root has a relative tolerance
     while _log_delta(math.exp(low), epsilon) > log_target:
@@ -109,7 +107,7 @@ def _mills_slope(x: FloatArray) -> FloatArray:
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
     """Root of an increasing function between ``low`` and ``high``; an end is taken where the root lies beyond it."""
-    from scipy.optimize import brentq  # loaded when needed, which common budgets are not: it takes half a second
+    from scipy.optimize import brentq  # loaded when needed: it takes a part of a second
 
     if function(low) >= 0.0:
         return low

@@ -88,7 +88,7 @@ def loss_of(report: PrivacyReport, lives: int = 1) -> Loss:
 
 
 def most_lost(report: PrivacyReport, lives: int = 1) -> Loss:
-    """The same when every life has spent all that it may."""
+    """What a person loses to one policy when every one of so many lives has spent all that it may."""
     return together([_other_life(report)] * lives)
 
 

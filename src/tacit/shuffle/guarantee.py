@@ -49,9 +49,9 @@ from scipy.special import ndtri, ndtri_exp
 
 from tacit._validate import probability
 from tacit.errors import InvalidInput
+from tacit.privacy.composition import epsilon_from_renyi
 from tacit.privacy.events import GaussianRelease, RenyiRelease
 from tacit.privacy.gaussian import epsilon_from
-from tacit.privacy.renyi import epsilon_from_renyi
 from tacit.shuffle.parameters import SumProtocol
 from tacit.typing import FloatArray
 

@@ -13,10 +13,10 @@ import numpy as np
 from tacit._validate import integer_at_least, positive, probability
 from tacit.errors import InvalidInput
 from tacit.privacy.budget import Budget
+from tacit.privacy.composition import renyi_budget
 from tacit.privacy.events import GaussianRelease, RenyiRelease
 from tacit.privacy.gaussian import mu_from
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.renyi import renyi_budget
 from tacit.shuffle.calibration import MAX_BITS, NOISE_RATIO, MessageLimits, calibrate_mu
 from tacit.shuffle.domains import Domain
 from tacit.shuffle.guarantee import (

@@ -54,7 +54,11 @@ class StreamConfig(ContinualConfig):
         default=1.5,
         check=nonnegative,
     )
-    noise_width: float = option("The same for the part that privacy noise makes.", default=1.0, check=nonnegative)
+    noise_width: float = option(
+        "Posterior standard deviations of optimism, for the part of the variance that privacy noise makes.",
+        default=1.0,
+        check=nonnegative,
+    )
     prior: float = option("Multiplies the prior precision (d + 2) / S^2.", default=1.0, check=positive)
     head_start: float | None = option(
         "a: after n decisions a leaf has the weight sqrt(n^2 + a^2); by default a quarter of the decisions before "

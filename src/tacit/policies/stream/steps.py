@@ -23,7 +23,6 @@ from tacit.linalg.blocks import (
     add_compact_rows,
     check_compact,
     packed_directions,
-    values_and_places,
 )
 from tacit.policies.admission import remember_rows
 from tacit.policies.beliefs import BlockBelief, GaussianBelief, most_promising
@@ -90,7 +89,7 @@ def learn(state: StreamState, memos: FloatArray, rewards: FloatArray) -> None:
     constants, stream = state.constants, state.stream
     rows, z = memos[:, :-1], memos[:, -1]
     mean, weight = blended_weights(constants.link, constants.blend, z)
-    share = length_shares(values_and_places(rows)[0] if state.compact else rows)
+    share = length_shares(rows[:, : rows.shape[1] // 2] if state.compact else rows)
     response = constants.scale * share * (rewards - mean + weight * z)
     if state.compact:
         half, grid = stream.released.size - state.theta.size, stream.constants.grid
