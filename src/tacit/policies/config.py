@@ -75,7 +75,7 @@ class FieldText(NamedTuple):
     name: str
     kind: str
     default: str
-    """As one would type it; ``required`` where there is none."""
+    """In the form that one types; ``required`` where there is none."""
     about: str
 
 
@@ -291,7 +291,7 @@ class PrivateConfig(Config):
 
 
 def _with_dim(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with the dimension that the schema has."""
+    """Fields with ``dim`` set to the dimension of their schema."""
     schema = _schema("features", values["features"])
     if values.get("dim") not in (None, schema.dim):
         raise InvalidInput(f"dim follows from the schema, which has {schema.dim}, not {values['dim']}: leave it out")

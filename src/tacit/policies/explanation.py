@@ -68,7 +68,7 @@ class Explanation:
         return "\n".join([*lines, self.source])
 
     def to_json(self) -> dict[str, Any]:
-        """The same in what JSON can hold."""
+        """The explanation in what JSON can hold."""
         return {"features": [asdict(feature) | {"effect": feature.effect} for feature in self.features]}
 
     def plot(self, path: str | Path, most: int = 30) -> None:
@@ -125,7 +125,7 @@ class ChoiceExplanation:
         return "\n".join([*lines, self.source])
 
     def to_json(self) -> dict[str, Any]:
-        """The same in what JSON can hold."""
+        """The explanation in what JSON can hold."""
         return asdict(self) | {"parts": [{"feature": name, "difference": part} for name, part in self.parts]}
 
 

@@ -34,7 +34,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class PrivateSetting(Setting):
-    """The same with a privacy budget."""
+    """Constants of a private policy: those of `Setting`, and its budget."""
 
     budget: Budget
 
@@ -56,5 +56,5 @@ def make_setting(config: Config) -> Setting:
 
 
 def make_private_setting(config: PrivateConfig) -> PrivateSetting:
-    """The same for a private policy."""
+    """The constants that follow from a private configuration."""
     return PrivateSetting(**vars(make_setting(config)), budget=config.budget)

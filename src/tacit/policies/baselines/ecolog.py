@@ -97,7 +97,7 @@ def line_of(state: EcologState, x: FloatArray) -> SearchLine:
     return SearchLine(x, image, float(x.dot(state.theta)), float(x.dot(image)))
 
 
-class Step(NamedTuple):
+class OnlineStep(NamedTuple):
     """Result of `online_step`."""
 
     theta: FloatArray
@@ -131,7 +131,7 @@ def _share(link: Link, z: float, spread: float, pull: float, trials: float, hits
     return s
 
 
-def online_step(state: EcologState, line: SearchLine, trials: float, hits: float) -> Step:
+def online_step(state: EcologState, line: SearchLine, trials: float, hits: float) -> OnlineStep:
     """Minimise ``||theta - theta_t||^2_W / (2 + D) + trials * A(z) - hits * z``, A' = mu, over the ball.
 
     The loss sees one direction: the minimum over all space lies on a line.
@@ -140,11 +140,11 @@ def online_step(state: EcologState, line: SearchLine, trials: float, hits: float
     share = _share(state.setting.link, line.z, line.spread, 1.0 / (1.0 + bound), trials, hits)
     found = state.theta + share * line.image
     if found.dot(found) <= bound * bound:
-        return Step(found, line.z + share * line.spread, share * share * line.spread, True)
+        return OnlineStep(found, line.z + share * line.spread, share * share * line.spread, True)
     return _constrained_step(state, line.x, trials, hits)
 
 
-def _constrained_step(state: EcologState, x: FloatArray, trials: float, hits: float) -> Step:
+def _constrained_step(state: EcologState, x: FloatArray, trials: float, hits: float) -> OnlineStep:
     """Minimise over the ball where the minimum over all space lies outside.
 
     With a multiplier m of ||theta||^2 / 2 the minimum lies on a line again; Newton's method on 1 / norm finds the m
@@ -169,7 +169,7 @@ def _constrained_step(state: EcologState, x: FloatArray, trials: float, hits: fl
         m = max(0.0, m + (length / bound - 1.0) * length * length / fall)
     theta = into_ball(basis.dot(found), bound)
     step = theta - state.theta
-    return Step(theta, float(x.dot(theta)), float(step.dot(state.matrix).dot(step)), settled)
+    return OnlineStep(theta, float(x.dot(theta)), float(step.dot(state.matrix).dot(step)), settled)
 
 
 def squared_radius(state: EcologState) -> float:

@@ -29,9 +29,9 @@ from tacit.policies.shuffle.steps import (
     estimate_count,
     score_and_sd,
 )
+from tacit.shuffle.calibration import paper_rounds
 from tacit.shuffle.domains import Ball, OuterProducts
 from tacit.shuffle.optimizer import definite_metric, gradient_descent
-from tacit.shuffle.paper import paper_rounds
 from tacit.shuffle.planning import SumRequest
 from tacit.threads import one_blas_thread
 from tacit.typing import FloatArray
