@@ -252,16 +252,16 @@ def _sum_faults(policy: tacit.Policy, arrays: Arrays, rows: FloatArray) -> list[
     """Sums of x x' and of r x, raw, where noise is off."""
     if isinstance(policy, PrivatePolicy) and not policy.setting.budget.unlimited:
         return []
-    features, rewards, constants = rows[:, :-1], rows[:, -1], policy.state.constants
+    features, rewards = rows[:, :-1], rows[:, -1]
     weights = np.ones(len(rows))
     if policy.name == "stream-glm":  # rows are divided by their length, unless they are short
         lengths = np.linalg.norm(features, axis=1)
         weights = 1.0 / np.where(lengths >= SHORTEST, lengths, 1.0)
     gram, moment = (features * weights[:, np.newaxis]).T @ features, (weights * rewards) @ features
     if policy.name == "gloc":
-        found, expected = arrays["state.matrix"], gram + constants.ridge * np.eye(policy.setting.dim)
+        found, expected = arrays["state.matrix"], gram + policy.config.ridge_or_dim * np.eye(policy.setting.dim)
     else:
-        scale = constants.reward_weight if policy.name == "joint-linucb" else constants.scale
+        scale = policy.state.reward_weight if policy.name == "joint-linucb" else policy.state.constants.scale
         found = arrays["state.stream.released"] + arrays["state.stream.leaf"]
         expected = np.concatenate([packed(gram), scale * moment])
     error = float(np.max(np.abs(found - expected)))

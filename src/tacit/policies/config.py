@@ -148,14 +148,14 @@ class Config:
     'logistic'
     """
 
-    dim: int = option("Scalar of features of an arm, d.", check=at_least(1))
+    dim: int = option("Number of features of an arm, d.", check=at_least(1))
     features: Schema | None = option(
         "A schema (`tacit.features.Schema`) that turns records of users and arms into features; dim follows from it.",
         default=None,
         check=_schema,
     )
     horizon: int | None = option(
-        "Scalar of decisions that are expected, T; None when it is not known.", default=None, check=at_least(1)
+        "Number of decisions that are expected, T; None when it is not known.", default=None, check=at_least(1)
     )
     link: str = option(
         "How rewards depend on scores: `logistic`, `probit`, `identity`, `log`, or a link of one's own by its name. "

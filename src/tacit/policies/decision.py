@@ -27,7 +27,7 @@ class Decision:
     arm : int
         Row of the user's arms that is to be played, from 0.
     id : int
-        Scalar of the decision, by which ``Policy.update`` takes its reward too.
+        Number of the decision, by which ``Policy.update`` takes its reward too.
     propensity : float or None
         Probability with which this arm was to be chosen; 1 where nothing is left to chance, None where unknown.
     mean : float or None
@@ -78,7 +78,7 @@ class Pending:
 
     @property
     def decisions(self) -> int:
-        """Scalar of decisions made so far, those of lives before a recovery included."""
+        """Number of decisions made so far, those of lives before a recovery included."""
         return self._earlier + self._next_id - self._first_id
 
     def add(self, memo: FloatArray) -> int:

@@ -501,7 +501,7 @@ class Policy(ABC):
 
     @property
     def decisions(self) -> int:
-        """Scalar of decisions made so far."""
+        """Number of decisions made so far."""
         return self._pending.decisions
 
     # How it is kept: as a snapshot, in a file, as a log, and never as a copy that goes on beside it

@@ -39,7 +39,7 @@ class NoisySums(NamedTuple):
 
 
 def subtracted_rate(config: LinearConfig) -> float:
-    """Scalar that is subtracted from every reward: the base rate, where there is one."""
+    """Number that is subtracted from every reward: the base rate, where there is one."""
     return 0.0 if config.base_rate is None else config.base_rate
 
 

@@ -43,14 +43,14 @@ from tacit.threads import one_blas_thread
 from tacit.typing import BoolArray, Count, FloatArray, IntArray, count
 
 WARM_UP = 0
-"""Scalar of the first batch, whose estimate theta_w weighs the rows of all later ones."""
+"""Number of the first batch, whose estimate theta_w weighs the rows of all later ones."""
 
 
 @configuration
 class BatchedGlinConfig(Config):
     """Configuration of `b-glincb`."""
 
-    horizon: int = option("Scalar of decisions that are expected, T: batches are made from it.", check=at_least(1))
+    horizon: int = option("Number of decisions that are expected, T: batches are made from it.", check=at_least(1))
     scale: float = scale_option(
         "Multiplies gamma. With the paper's gamma nothing is ever dropped at T = 15,000, and regret is that of random "
         "arms. No experiment with this algorithm gives a scale; ours was calibrated (seeds from 1000) to a regret of "
@@ -58,7 +58,7 @@ class BatchedGlinConfig(Config):
         default=0.001,
     )
     batches: int | None = option(
-        "Scalar of batches, M; log2 log2 T rounded up plus 1 by default.", default=None, check=at_least(2)
+        "Number of batches, M; log2 log2 T rounded up plus 1 by default.", default=None, check=at_least(2)
     )
     ridge: float = option("Ridge of all matrices and fits.", default=0.5, check=positive)
 

@@ -65,7 +65,7 @@ class RsConfig(ConfidenceConfig):
 
     scale: float = scale_option(
         "Multiplies beta and gamma; by default beta = 4 sqrt(d log(T/delta)), as in the authors' experiments. Their "
-        "gamma of the elimination is 3/2 of ours then, since one scalar scales both widths here.",
+        "gamma of the elimination is 3/2 of ours then, since one number scales both widths here.",
         default=4.0 / 150.0,
     )
     exploration_scale: float = option(

@@ -60,7 +60,7 @@ class ShuffleState(NamedTuple):
 
 
 def estimate_count(state: ShuffleState) -> int:
-    """Scalar of estimates so far, which is the line of the newest."""
+    """Number of estimates so far, which is the line of the newest."""
     return len(state.theta) - 1
 
 
