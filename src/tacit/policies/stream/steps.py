@@ -11,6 +11,7 @@ contribution is a projection, so that the sensitivity bound of whole rows holds 
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -30,8 +31,13 @@ from tacit.policies.steps import Steps
 from tacit.policies.stream.estimate import StreamConstants, Uncertainty, solve_blocks
 from tacit.privacy.continual import Stream, contribute_outer, released_variance, unevenness
 from tacit.privacy.geometric import PublicMean
-from tacit.threads import one_blas_thread, one_blas_thread_for
+from tacit.threads import one_blas_thread
 from tacit.typing import Count, FloatArray, IntArray
+
+_SMALL_PRODUCT = 1 << 18
+"""Multiplications up to which OpenBLAS takes one thread for a product of matrices by itself."""
+_VECTOR_WORK = 29
+"""A product with a vector takes one thread as long as that with so many vectors does."""
 
 
 class StreamState(NamedTuple):
@@ -74,7 +80,8 @@ def choose(state: StreamState, contexts: FloatArray, coins: FloatArray, memos: F
     the same in neighbouring worlds.
     """
     belief, size, bound = state.belief(state.covariance), contexts.shape[2], state.constants.theta_bound
-    with one_blas_thread_for(contexts):
+    work = contexts.size * max(size, _VECTOR_WORK)
+    with one_blas_thread() if work > _SMALL_PRODUCT else nullcontext():
         arms = most_promising(belief, contexts)
         scores = belief.scores(remember_rows(contexts, arms, memos, size // 2 if state.compact else None))
     memos[:, size] = min(max(scores.item(), -bound), bound) if scores.size == 1 else scores.clip(-bound, bound)
