@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -60,18 +61,18 @@ def test_the_path_of_a_served_decision_is_as_drawn(tmp_path: Path) -> None:
     """Of the service alone: what the policy does is drawn apart."""
     body = {"policy": "stream-glm", "dim": 3, "horizon": 1_000, "epsilon": 4.0, "delta": 0.01, "theta_bound": 2.0}
     policies: list[tacit.Policy] = []
-    service = InProcessService(tmp_path / "service", body, policies.append)
+    with closing(InProcessService(tmp_path / "service", body, policies.append)) as service:
 
-    def decide(event: str) -> None:
-        service.now += 1.0
-        service.decide("caller", event, np.eye(3).tolist(), event)
-        assert service.answers()[0].startswith(b"201")
+        def decide(event: str) -> None:
+            service.now += 1.0
+            service.decide("caller", event, np.eye(3).tolist(), event)
+            assert service.answers()[0].startswith(b"201")
 
-    for number in range(400):
-        decide(f"event {number}")
-    while policies[0]._clock.ticks_left <= 0:
-        decide(f"event {policies[0].decisions}")
-    files = [file for file in run_through(lambda: decide("the last one")) if file.startswith("src/tacit/service/")]
+        for number in range(400):
+            decide(f"event {number}")
+        while policies[0]._clock.ticks_left <= 0:
+            decide(f"event {policies[0].decisions}")
+        files = [file for file in run_through(lambda: decide("the last one")) if file.startswith("src/tacit/service/")]
     assert files == ["src/tacit/service/http/in_process.py", *drawn("served decision")]
 
 
