@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,12 @@ private_policy = pytest.mark.parametrize("name", PRIVATE)
 @pytest.mark.parametrize(("name", "check"), [(name, check) for name in POLICIES for check in policy_checks(name)])
 def test_policies_of_the_package(name: str, check: str) -> None:
     policy_checks(name)[check]()
+
+
+def test_without_assertions_nothing_is_checked_and_nothing_passes() -> None:
+    done = subprocess.run([sys.executable, "-O", "-c", "import tacit.testing"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "run it without -O" in done.stderr
 
 
 @every_policy
