@@ -105,8 +105,8 @@ def fresh_noise() -> list[str]:
 def fresh_exact_noise() -> list[str]:
     """The exact sampler never hands out a draw again: neither for the same parameters nor in another life.
 
-    A line of n entries with a parameter of s is a given one with probability at most (0.4 / s)^n, so that among all
-    pairs of these lines a false alarm has a probability below 1e-9; `_drawn_before` computes it.
+    A line of n entries with a parameter of s is a given one with probability at most (0.4 / s)^n; lines are compared
+    that are so long that among all pairs of them a false alarm has a probability below 1e-9.
     """
     source, found, grid = ExactNoise(2.0**-20), list[str](), 2.0**-20
     for scale in (2.0**-6, 1.0, 2.0**10):
@@ -122,14 +122,16 @@ def fresh_exact_noise() -> list[str]:
 
 
 def _drawn_before(what: str, lines: list[FloatArray], scale: float, grid: float) -> list[str]:
-    """Says so where one of these lines was drawn more than once, or where that might happen by chance."""
-    if not lines:
-        return [f"{what}: there is none"]
-    repeated = len(lines) - len({line.tobytes() for line in lines})
-    alarm = 0.5 * len(lines) ** 2 * (0.4 * grid / scale) ** min(line.size for line in lines)
-    if alarm > _FALSE_ALARM:
-        return [f"{what}: equal lines have a probability of up to {alarm:.1e}, and prove nothing"]
-    return [f"{what}: {repeated} of {len(lines)} lines were drawn before"] if repeated else []
+    """Says so where one of these lines was drawn more than once, or where none is so long that this proves anything.
+
+    How many private optimizers are called, whose lines are short, depends on the noise.
+    """
+    chance = {line.size: 0.5 * len(lines) ** 2 * (0.4 * grid / scale) ** line.size for line in lines}
+    telling = [line.tobytes() for line in lines if chance[line.size] <= _FALSE_ALARM]
+    if not telling:
+        return [f"{what}: equal lines have a probability of {min(chance.values(), default=1.0):.1e}, and prove nothing"]
+    repeated = len(telling) - len(set(telling))
+    return [f"{what}: {repeated} of {len(telling)} lines were drawn before"] if repeated else []
 
 
 def stream_reference() -> list[str]:
