@@ -21,7 +21,7 @@ def _libraries() -> list[Any]:
 
 
 class _OneThread(AbstractContextManager[None]):
-    """Sets every library that has more threads to one, and back: a third of the time that `threadpoolctl` takes."""
+    """Sets every library that has more threads to one, and back; cheaper than ``ThreadpoolController.limit``."""
 
     def __enter__(self) -> None:
         counts = ((library, library.get_num_threads()) for library in _libraries())

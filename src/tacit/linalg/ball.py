@@ -33,7 +33,7 @@ def into_ball_by_metric(theta: FloatArray, radius: float, metric: FloatArray) ->
     """
     if norm(theta) <= radius:
         return theta
-    curvatures, basis, failed = dsyevd(metric, lower=1)  # what numpy.linalg.eigh calls, at half the cost for d = 5
+    curvatures, basis, failed = dsyevd(metric, lower=1)  # as numpy.linalg.eigh does, without its checks
     if failed or not curvatures[0] > 0.0:
         return into_ball(theta, radius)
     pull, shifted = curvatures * theta.dot(basis), curvatures

@@ -112,7 +112,7 @@ def predictions(link: Link, belief: AnyBelief | None, rows: FloatArray) -> Predi
     """
     if belief is None:
         return [None] * len(rows), [None] * len(rows)
-    if len(rows) == 1:  # single numbers, which are several times as fast
+    if len(rows) == 1:  # single numbers: a call of NumPy costs more than they do
         z, variance = belief.at(rows[0])
         spread = math.sqrt(variance) if variance > 0.0 else abs(0.0 * variance)
         return [link.mean_at(z)], [None if spread != spread else link.derivative_at(z) * spread]

@@ -29,7 +29,7 @@ TABLE: Final = """
 28  -18.620076 -14.479296 -10.512139  -6.545857  -2.579600    -8.854565  -7.034850  -5.050545  -3.069057  -1.178825
 32  -21.141021 -16.517916 -12.041057  -7.565643  -3.090456   -10.065791  -7.953670  -5.714800  -3.477736  -1.296166
 """
-"""Optimised coefficients by ``python workloads/toeplitz_table.py``, which takes minutes.
+"""Optimised coefficients by ``python workloads/toeplitz_table.py``.
 
 A line holds log2(horizon), then log(-log(decay)) and then log(weight) of the buffers.  These logarithms are close to
 linear in log2(horizon), so that horizons in between are interpolated.  Privacy never rests on the figures: the
