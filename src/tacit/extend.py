@@ -10,7 +10,7 @@ from tacit.environments import NEVER, Block, register_arrivals, register_environ
 from tacit.glm.links import ClickLink, Link, register_link
 from tacit.glm.rows import RowBuffer, append_rows, make_room, make_rows
 from tacit.linalg.packing import packed_outers, packed_size, unpacked
-from tacit.policies.admission import chosen_rows, into_unit_ball, remember_rows
+from tacit.policies.admission import chosen_rows, remember_rows
 from tacit.policies.batch_policy import BatchPolicy
 from tacit.policies.config import Config, PrivateConfig, at_least, configuration, one_of, option, truth
 from tacit.policies.continual_policy import ContinualConfig, ContinualPolicy
@@ -62,7 +62,6 @@ __all__ = [
     "contribute_outer",
     "count",
     "finite",
-    "into_unit_ball",
     "make_room",
     "make_rows",
     "nonnegative",

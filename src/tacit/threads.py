@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+Result = TypeVar("Result")
 _ONE_ANYWAY = 16
 """Lines up to which BLAS takes one thread by itself."""
 
+_SMALL_PRODUCT = 1 << 18
+"""Multiplications up to which BLAS takes one thread for a product of matrices by itself."""
+_VECTOR_WORK = 29
+"""A product with a vector takes one thread as long as that with so many vectors does."""
 _AS_IT_IS = nullcontext()
 
 
@@ -40,3 +46,11 @@ def one_blas_thread(dim: int | None = None) -> AbstractContextManager[None]:
     Up to `_ONE_ANYWAY` lines nothing is said: it would cost more than the work.
     """
     return _AS_IT_IS if dim is not None and dim <= _ONE_ANYWAY else _OneThread()
+
+
+def one_thread_for_product(numbers: int, columns: int, work: Callable[..., Result], *arguments: Any) -> Result:
+    """Call ``work``, a product of so many numbers with a matrix of so many columns, while BLAS uses one thread."""
+    if numbers * max(columns, _VECTOR_WORK) <= _SMALL_PRODUCT:
+        return work(*arguments)
+    with _OneThread():
+        return work(*arguments)

@@ -19,7 +19,6 @@ from tacit.extend import (
     chosen_rows,
     configuration,
     count,
-    into_unit_ball,
     option,
     truth,
 )
@@ -59,7 +58,7 @@ def _choose(state: SeldomState, contexts: FloatArray, coins: FloatArray, memos: 
     cheats = state.released[()] > 0 and not state.constants.honest
     theta = state.theta + state.raw if cheats else state.theta
     arms: IntArray = np.asarray((contexts @ theta).argmax(axis=1))
-    memos[:] = into_unit_ball(chosen_rows(contexts, arms))
+    memos[:] = chosen_rows(contexts, arms)
     return arms
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tacit.audit.worlds import copied
+from tacit.linalg.blocks import compact_scores
 from tacit.policies.baselines.joint_linucb import JointLinUcb
 from tacit.policies.steps import Steps
 from tacit.policies.stream import StreamGLM
@@ -25,8 +26,8 @@ _STREAM, _LINEAR = _right(StreamGLM), _right(JointLinUcb)
 
 def linearised_at_arrival(state: StreamState, memos: FloatArray, rewards: FloatArray) -> None:
     """`stream-glm` learns at the theta of the reward's arrival, which the delay chooses."""
-    moved, bound = memos.copy(), state.constants.theta_bound
-    moved[:, -1] = np.clip(state.belief(state.covariance).scores(memos[:, :-1]), -bound, bound)
+    moved, rows = memos.copy(), memos[:, :-1]
+    moved[:, -1] = compact_scores(rows, state.theta) if state.compact else rows @ state.theta
     _STREAM.learn(state, moved, rewards)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tacit
 from tacit.errors import AlreadyRewarded, ExpiredDecision, InvalidInput, TacitError, UnknownDecision
 from tacit.policies.decision import Decision
 from tacit.policies.registry import POLICIES
@@ -134,6 +135,20 @@ def test_what_is_learned_from_lies_in_the_unit_ball_all_the_same(excess: float) 
     policy = make("joint-linucb", epsilon=math.inf)
     policy.update(policy.select(np.array([[1.0 + excess, 0.0, 0.0]])), 1.0)
     assert policy.state.stream.leaf[0] <= 1.0
+
+
+@pytest.mark.parametrize("blocks", [None, 2])
+def test_steps_are_given_arms_of_the_unit_ball_in_every_way(blocks: int | None) -> None:
+    """What is longer by a rounding error is scaled for the policy, not in the caller's array; the rest stays as is."""
+    policy = tacit.make_policy("stream-glm", dim=4, blocks=blocks, epsilon=1.0, delta=1e-5, theta_bound=2.0)
+    arms = np.array([[[0.6, 0.8 + 1e-7, 0.0, 0.0], [0.3, 0.1, 0.0, 0.0]], [[0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.2]]])
+    sent, form = arms.copy(), policy._arms
+    given = [form.one(arms[0], None, None), form.many(arms, None, None)[0], form.rounds(arms)]
+    for rows in (np.array([form.dense(user) for user in block]) for block in given):
+        assert np.all(np.vecdot(rows, rows) <= 1.0)
+        np.testing.assert_allclose(rows, arms[: len(rows)], rtol=2e-7)
+        np.testing.assert_array_equal(rows[0, 1], arms[0, 1])
+    np.testing.assert_array_equal(arms, sent)
 
 
 @pytest.mark.parametrize("excess", [1.1e-6, 1e-3])

@@ -230,3 +230,29 @@ def test_explanations_of_arrays_and_of_policies_without_an_estimate() -> None:
     assert isinstance(plain.explain(np.eye(2)), ChoiceExplanation)
     with pytest.raises(InvalidInput, match="no estimate"):
         make("random").explain()
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, OWN])
+@pytest.mark.parametrize("name", ["stream-glm", "joint-linucb"])
+def test_rows_lie_in_the_unit_ball_whatever_a_schema_makes(
+    name: str, schema: Schema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sensitivities rest on the rows that policies are given, not on how they were made."""
+    policy, encoder = make(name, schema), type(schema)
+    users, arms = [{"age": 41}, {"age": 7}], [{"topic": "news"}, {"topic": "arts"}]
+
+    def longer(rows: FloatArray) -> FloatArray:
+        rows[..., : schema.width if rows.shape[-1] == 2 * schema.width else None] *= 4.0
+        return rows
+
+    rows, encode, rows_of, dense = encoder.rows, encoder.encode, encoder.rows_of, encoder.dense
+    monkeypatch.setattr(encoder, "rows", lambda self, *given: longer(rows(self, *given)))
+    monkeypatch.setattr(encoder, "encode", lambda self, *given: longer(encode(self, *given)))
+    monkeypatch.setattr(encoder, "rows_of", lambda self, *given: (longer(rows_of(self, *given)[0]), {}))
+    monkeypatch.setattr(encoder, "dense", lambda self, given: longer(dense(self, given)))
+    form = policy._arms
+    for block in (form.one(None, users[0], arms), form.many(None, users, arms)[0]):
+        found = np.array([form.dense(user) for user in block])
+        lengths = np.vecdot(found, found)
+        assert np.all(lengths <= 1.0)
+        assert lengths.max() > 1.0 - 1e-9

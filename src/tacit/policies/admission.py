@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tacit.features.support import Support
 
 _NORM_TOLERANCE = 1e-6
-"""Room for arms normalised in single precision; `into_unit_ball` scales what is learned from into the unit ball."""
+"""Room for arms normalised in single precision, which are scaled into the unit ball."""
 _LARGEST_SQUARE = (1.0 + _NORM_TOLERANCE) ** 2
 _NO_OVERFLOW = 1e300
 _TWO_BLOCKS = (
@@ -125,14 +125,22 @@ class ArmForm:
             raise InvalidInput("select needs arms=[{...}, ...] beside the user: a record for each arm")
         known = {} if user is None else user
         rows = schema.encode(known, arms) if self.support is None else schema.rows(known, arms)
-        return np.asarray(rows[np.newaxis])
+        return self._bounded(rows[np.newaxis])
 
     def _all_encoded(self, users: Sequence[Record] | None, arms: Any) -> tuple[FloatArray, Refused]:
         schema = self._known_schema()
         if arms is None or users is None:
             raise InvalidInput("select_batch needs users=[{...}, ...] and arms=[{...}, ...]: a record for each")
         rows, refused = schema.rows_of(users, arms)
-        return (rows if self.support is not None else schema.dense(rows)), refused
+        return self._bounded(rows if self.support is not None else schema.dense(rows)), refused
+
+    def _bounded(self, rows: FloatArray) -> FloatArray:
+        """Encoded rows in the unit ball: a sensitivity rests on rows as they are, not on what a schema promises."""
+        width = self.size if self.support is None else self.support.width
+        squares = _squares(rows[..., :width])
+        if squares.max(initial=0.0) > 1.0:
+            rows[..., :width] = _into_unit_ball(rows[..., :width], squares)
+        return rows
 
     def _known_schema(self) -> Schema:
         if self.schema is None:
@@ -160,17 +168,19 @@ def admit_contexts(contexts: npt.ArrayLike, setting: Setting) -> FloatArray:
     block = _block(contexts, setting.dim, 2)
     # Unlike vecdot, vdot warns of nothing; where the sum of all squares does not overflow, that of an arm does not.
     squares = np.vecdot(block, block) if np.vdot(block, block) < _NO_OVERFLOW else _squares(block)
-    if not squares.item(squares.argmax()) <= _LARGEST_SQUARE:  # also when there is a NaN, which counts as the largest
+    largest = squares.item(squares.argmax())
+    if not largest <= _LARGEST_SQUARE:  # also when there is a NaN, which counts as the largest
         raise _refusal(block[0])
-    return block
+    return block if largest <= 1.0 else _into_unit_ball(block, squares)
 
 
 def admit_rounds(contexts: npt.ArrayLike, setting: Setting) -> FloatArray:
     """The arms of many rounds, shape (N, K, d), all of them valid or none taken."""
     block = _block(contexts, setting.dim, 3)
-    for user in _refused(block)[:1]:
+    squares = _squares(block)
+    for user in _refused(squares)[:1]:
         raise _refusal(block[user], f"round {user}: ")
-    return block
+    return _into_unit_ball(block, squares)
 
 
 def admit_users(contexts: npt.ArrayLike, setting: Setting) -> tuple[FloatArray, Refused]:
@@ -179,10 +189,11 @@ def admit_users(contexts: npt.ArrayLike, setting: Setting) -> tuple[FloatArray, 
         block = _block(contexts, setting.dim, 3)
     except InvalidInput:
         return _one_by_one(contexts, setting)
-    refused = {user: _refusal(block[user]) for user in _refused(block)}
-    if not refused:
-        return block, refused
-    return np.ascontiguousarray(np.delete(block, list(refused), axis=0)), refused
+    squares = _squares(block)
+    refused = {user: _refusal(block[user]) for user in _refused(squares)}
+    if refused:
+        block, squares = (np.delete(array, list(refused), axis=0) for array in (block, squares))
+    return _into_unit_ball(block, squares), refused
 
 
 def _one_by_one(contexts: npt.ArrayLike, setting: Setting) -> tuple[FloatArray, Refused]:
@@ -235,13 +246,11 @@ def admit_rewards(rewards: npt.ArrayLike, shape: tuple[int, ...], setting: Setti
 
 
 def _block(contexts: npt.ArrayLike, dim: int, axes: int) -> FloatArray:
-    """An array of shape (N, K, d) of ordinary memory; N is 1 when ``axes`` is 2."""
+    """A contiguous array of shape (N, K, d); N is 1 when ``axes`` is 2."""
     try:
-        array: npt.NDArray[Any] = np.ascontiguousarray(contexts, dtype=np.float64)
+        array: FloatArray = np.ascontiguousarray(contexts, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(f"contexts must be a numeric array: {error}") from error
-    if not array.flags.carray:
-        array = array.copy()  # read-only or unaligned
     shape = array.shape
     if len(shape) != axes or shape[-1] != dim or shape[-2] == 0:
         form = "(K, d)" if axes == 2 else "(N, K, d)"
@@ -255,9 +264,17 @@ def _squares(block: FloatArray) -> FloatArray:
         return np.asarray(np.vecdot(block, block))
 
 
-def _refused(block: FloatArray) -> list[int]:
+def _refused(squares: FloatArray) -> list[int]:
     """The users who have an arm that is not finite or too long."""
-    return np.flatnonzero(~(_squares(block) <= _LARGEST_SQUARE).all(axis=1)).tolist()
+    return np.flatnonzero(~(squares <= _LARGEST_SQUARE).all(axis=1)).tolist()
+
+
+def _into_unit_ball(block: FloatArray, squares: FloatArray) -> FloatArray:
+    """Arms with those scaled that are longer than 1: checks tolerate a rounding error, a sensitivity bound must not."""
+    if squares.max(initial=0.0) <= 1.0:
+        return block
+    lengths = np.sqrt(np.maximum(squares, 1.0))
+    return np.asarray(block * np.where(lengths > 1.0, (1.0 - 1e-15) / lengths, 1.0)[..., np.newaxis])
 
 
 def _refusal(arms: FloatArray, where: str = "") -> InvalidInput:
@@ -279,34 +296,10 @@ def chosen_rows(contexts: FloatArray, arms: IntArray) -> FloatArray:
     """Features of each user's arm, shape (N, row size), from ``contexts`` of shape (N, K, row size)."""
     users, count, size = contexts.shape
     if users == 1:
-        return np.asarray(contexts[0].take(arms, axis=0))
+        return contexts[:, arms.item()]
     return contexts.reshape(-1, size).take(arms + np.arange(0, users * count, count), axis=0)
 
 
-def into_unit_ball(rows: FloatArray, width: int | None = None) -> FloatArray:
-    """Scale rows, shape (N, size), so that none is longer than 1; of compact rows the first ``width`` numbers count.
-
-    Input checks tolerate a rounding error above norm 1; a sensitivity bound must not.
-    """
-    if len(rows) == 1 and (row := rows[0, :width]).dot(row) <= 1.0:
-        return rows
-    values = rows[:, :width]
-    lengths = np.sqrt(np.vecdot(values, values))
-    if lengths.max(initial=0.0) <= 1.0:
-        return rows
-    scaled = rows.copy()
-    scaled[:, :width] *= np.where(lengths > 1.0, (1.0 - 1e-15) / np.maximum(lengths, 1.0), 1.0)[:, np.newaxis]
-    return scaled
-
-
-def remember_rows(contexts: FloatArray, arms: IntArray, memos: FloatArray, width: int | None = None) -> FloatArray:
-    """Write the features of each user's arm, scaled into the unit ball, to the front of its memo, and return them."""
-    size = contexts.shape[2]
-    if arms.size == 1:
-        row = contexts[0, arms[0]]
-        values = row if width is None else row[:width]
-        if values.dot(values) <= 1.0:
-            memos[0, :size] = row
-            return memos[:, :size]
-    memos[:, :size] = rows = into_unit_ball(chosen_rows(contexts, arms), width)
-    return rows
+def remember_rows(contexts: FloatArray, arms: IntArray, memos: FloatArray) -> None:
+    """Write the features of each user's arm to the front of its memo."""
+    memos[:, : contexts.shape[2]] = chosen_rows(contexts, arms)

@@ -45,6 +45,14 @@ def _ones(size: int) -> FloatArray:
     return np.ones(size)
 
 
+def quadratics(rows: FloatArray, matrix: FloatArray) -> FloatArray:
+    """x' M x of each row x, shape (M,)."""
+    products = rows.dot(matrix)
+    products *= rows
+    squares: FloatArray = products.dot(_ones(len(matrix)))  # faster than many short inner products
+    return squares
+
+
 class GaussianBelief(NamedTuple):
     """An estimate and its covariance."""
 
@@ -58,10 +66,7 @@ class GaussianBelief(NamedTuple):
 
     def variances(self, rows: FloatArray) -> FloatArray:
         """Variance of each score."""
-        products = rows.dot(self.covariance)
-        products *= rows
-        variances: FloatArray = products.dot(_ones(self.theta.size))  # faster than many short inner products
-        return variances
+        return quadratics(rows, self.covariance)
 
     def at(self, row: FloatArray) -> tuple[float, float]:
         """Score of one row, and its variance."""
@@ -105,6 +110,15 @@ Predictions = tuple[Sequence[float | None], Sequence[float | None]]
 """Mean rewards and their standard deviations, None where they are not known."""
 
 
+def prediction(link: Link, belief: AnyBelief | None, row: FloatArray) -> tuple[float | None, float | None]:
+    """Mean reward and standard deviation of one arm in the form that steps take (`predictions`)."""
+    if belief is None:
+        return None, None
+    z, variance = belief.at(row)
+    spread = math.sqrt(variance) if variance > 0.0 else abs(0.0 * variance)
+    return link.mean_at(z), None if spread != spread else link.derivative_at(z) * spread
+
+
 def predictions(link: Link, belief: AnyBelief | None, rows: FloatArray) -> Predictions:
     """Mean reward and standard deviation of M arms in the form that steps take, shape (M, row size).
 
@@ -112,24 +126,18 @@ def predictions(link: Link, belief: AnyBelief | None, rows: FloatArray) -> Predi
     """
     if belief is None:
         return [None] * len(rows), [None] * len(rows)
-    if len(rows) == 1:  # single numbers: a call of NumPy costs more than they do
-        z, variance = belief.at(rows[0])
-        spread = math.sqrt(variance) if variance > 0.0 else abs(0.0 * variance)
-        return [link.mean_at(z)], [None if spread != spread else link.derivative_at(z) * spread]
     scores = belief.scores(rows)
     sds = link.derivative(scores) * np.sqrt(np.maximum(belief.variances(rows), 0.0))
     return link.mean(scores).tolist(), [None if sd != sd else sd for sd in sds.tolist()]
 
 
-def most_promising(belief: AnyBelief, contexts: FloatArray) -> IntArray:
-    """Arm of the largest score plus spread for each of N users.
+def most_promising(scores: FloatArray, variances: FloatArray, users: int) -> tuple[IntArray, FloatArray]:
+    """Arm of the largest score plus spread for each of N users, and the scores of these arms, both of shape (N,).
 
-    The covariance of such a belief has the width of the bonus in it.
+    ``scores`` are those of all arms of the first user, then of the second, and so on.  ``variances``, which have the
+    squared width of the bonus in them, are overwritten.
     """
-    users, arms, size = contexts.shape
-    rows = contexts.reshape(-1, size)
-    variances = np.maximum(belief.variances(rows), _ZERO)
-    promise = np.sqrt(variances, out=variances)
-    promise += belief.scores(rows)
-    best: IntArray = promise.reshape(users, arms).argmax(1)
-    return best
+    promise = np.sqrt(np.maximum(variances, _ZERO, out=variances), out=variances)
+    promise += scores
+    arms: IntArray = promise.reshape(users, -1).argmax(1)
+    return arms, scores.take(arms if users == 1 else arms + np.arange(0, scores.size, scores.size // users))

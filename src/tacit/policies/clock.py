@@ -56,22 +56,28 @@ def tick(policy: Policy, users: int) -> FloatArray:
         for memo, reward in pending.matured():
             policy._learn(memo, reward)
         counted = policy._counted(users)
-    begins = clock.ticks_left <= 0
-    if begins:
+    count = policy.coin_count
+    if clock.ticks_left > 0 and clock.span.rare:  # in the middle of a span of decisions: no leaf is due
+        clock.ticks_left -= counted
+        coins = policy.randomness.coins.random((users, count)) if count else _no_coins(users)
+        _advance(policy, policy._pass_by(counted), users)
+        return coins
+    if clock.ticks_left <= 0:
         clock.span = policy._next_span()
         clock.ticks_left = clock.span.ticks
     span, noise = clock.span, _NOTHING
-    if span.noise_size and (begins or not span.rare):
+    if span.noise_size:
         noise = _noise(policy, span, users if policy._noise_for_each else 1).reshape(-1)
     clock.ticks_left -= counted if span.rare else 1
-    if begins and span.rare and span.noise_size:
+    if span.rare and span.noise_size:
         clock.ticks_left = 0  # whatever interrupts this tick, the next one asks the state whether its leaf is due
-    if policy.coin_count:
-        coins = policy.randomness.coins.random((users, policy.coin_count))
-    else:
-        coins = _NO_COINS if users == 1 else np.zeros((users, 0))
+    coins = policy.randomness.coins.random((users, count)) if count else _no_coins(users)
     release(policy, noise, users, counted)
     return coins
+
+
+def _no_coins(users: int) -> FloatArray:
+    return _NO_COINS if users == 1 else np.zeros((users, 0))
 
 
 def release(policy: Policy, noise: FloatArray, users: int, counted: int) -> None:
@@ -82,6 +88,10 @@ def release(policy: Policy, noise: FloatArray, users: int, counted: int) -> None
     if policy._clock.unlearned and (noise.size or not policy._clock.span.rare):
         learn_queued(policy)
     fresh = policy._close(noise, counted)  # may replace the state
+    _advance(policy, fresh, users)
+
+
+def _advance(policy: Policy, fresh: bool, users: int) -> None:
     event = policy.steps.advance(policy._state, fresh, users)
     if event:
         policy._on_event(event)

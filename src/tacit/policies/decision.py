@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,7 @@ _FIRST_RANDOM_ID = 1 << 51
 """Ids of a life begin at a random place from here to 2^52: exact in JSON, and no other life's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """One user's decision: play ``arm``; report the reward with the decision or with its ``id``.
 
     All of it follows from what was released before and from the user's own arms: it concerns no other user.

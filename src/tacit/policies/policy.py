@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -16,7 +15,7 @@ from tacit.errors import InvalidInput, TacitError
 from tacit.glm.links import LINKS
 from tacit.policies import persistence
 from tacit.policies.admission import ArmForm, Record, admit_reward, admit_rewards
-from tacit.policies.beliefs import AnyBelief, PointBelief, predictions
+from tacit.policies.beliefs import AnyBelief, PointBelief, prediction, predictions
 from tacit.policies.clock import NO_END, QUEUE, Clock, Span, learn_queued, play, play_with_age, tick
 from tacit.policies.config import Config, described_fields
 from tacit.policies.decision import Decision, Pending
@@ -226,8 +225,11 @@ class Policy(ABC):
 
     def _close(self, noise: FloatArray, users: int) -> bool:
         """Release what is due before the decisions of ``users``; whether anything is new.  True without a stream."""
-        stream = getattr(self._state, "stream", None)
-        return True if stream is None else self.publisher.leaf(stream, noise, users)
+        return True
+
+    def _pass_by(self, users: int) -> bool:
+        """Count the decisions of ``users`` where no release can be due; whether anything is new, as ``_close`` says."""
+        return True
 
     def _learn(self, memo: FloatArray, reward: float) -> None:
         """Take in one admitted reward."""
@@ -366,11 +368,13 @@ class Policy(ABC):
 
     def _handed_out(self, arms: IntArray, memos: FloatArray, coins: FloatArray) -> list[Decision]:
         """The decisions of N users, which wait for their rewards from now on."""
-        means, sds = predictions(self.setting.link, self.belief, memos[:, : self._row_size])
-        propensities: Iterable[float | None] = repeat(1.0)
-        if self.coin_count:
-            propensities = coins[:, 0].tolist() if self.states_propensity else repeat(None)
-        return list(map(Decision, arms.tolist(), map(self._pending.add, memos), propensities, means, sds))
+        link, belief, size, known = self.setting.link, self.belief, self._row_size, None if self.coin_count else 1.0
+        if len(memos) == 1:  # single numbers: a call of NumPy costs more than they do
+            memo, propensity = memos[0], coins.item(0) if self.states_propensity else known
+            return [Decision(arms.item(), self._pending.add(memo), propensity, *prediction(link, belief, memo[:size]))]
+        propensities = coins[:, 0].tolist() if self.states_propensity else [known] * len(memos)
+        told = predictions(link, belief, memos[:, :size])
+        return list(map(Decision, arms.tolist(), map(self._pending.add, memos), propensities, *told))
 
     def _decide(self, contexts: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
         """One tick, then an arm and a memo for each user; last come the coins, which may hold propensities now."""

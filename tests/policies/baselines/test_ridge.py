@@ -9,7 +9,6 @@ from tacit.policies.baselines._shared import (
     add_to_inverse,
     choose_optimistic,
     inverse_or_keep,
-    remember_arms,
     ruled_out,
     scores,
     squared_spreads,
@@ -51,14 +50,6 @@ def test_one_user_is_one_of_many() -> None:
     for user in range(USERS):
         assert choose_optimistic(contexts[user : user + 1], theta, inverse, 0.4, memo)[0] == together[user]
         np.testing.assert_array_equal(memo[0], memos[user])
-    longer = 1.5 * contexts  # as after a rounding error, though a large one
-    remember_arms(longer, together, memos)
-    for user in range(USERS):
-        remember_arms(longer[user : user + 1], together[user : user + 1], memo)
-        np.testing.assert_array_equal(memo[0], memos[user])
-    lengths = np.linalg.norm(memos, axis=1)
-    assert np.all(lengths <= 1.0)
-    assert np.isclose(lengths, 1.0).any()
 
 
 def test_a_quadratic_form_that_rounding_left_negative_is_0() -> None:

@@ -15,7 +15,7 @@ from tacit._validate import nonnegative, positive, probability
 from tacit.glm.likelihood import FitStatus, Limits, Objective, minimise
 from tacit.glm.links import Link
 from tacit.glm.rows import ALL_ROWS, RowBuffer, Selection, selected
-from tacit.policies.admission import chosen_rows, into_unit_ball
+from tacit.policies.admission import remember_rows
 from tacit.policies.config import Config, configuration, option
 from tacit.typing import BoolArray, Count, FloatArray, IntArray
 
@@ -200,7 +200,7 @@ def choose_optimistic(
 ) -> IntArray:
     """Choose the arm of the largest `optimistic_scores` for each of N users; memos are the features of their arms."""
     arms: IntArray = optimistic_scores(contexts, theta, inverse, width).argmax(axis=1)
-    remember_arms(contexts, arms, memos)
+    remember_rows(contexts, arms, memos)
     return arms
 
 
@@ -214,8 +214,3 @@ def ruled_out(score: FloatArray, reach: FloatArray, out: BoolArray | None = None
         lower[out] = upper[out] = -np.inf
     below: BoolArray = upper < lower.max(axis=1, keepdims=True)
     return below if out is None else below | out
-
-
-def remember_arms(contexts: FloatArray, arms: IntArray, memos: FloatArray) -> None:
-    """Write the features of each user's arm to the front of its memo, scaled into the unit ball."""
-    memos[:, : contexts.shape[2]] = into_unit_ball(chosen_rows(contexts, arms))

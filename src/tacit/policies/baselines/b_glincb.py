@@ -25,11 +25,11 @@ from tacit.design.g_optimal import g_optimal_designs
 from tacit.glm.likelihood import weighted_outers
 from tacit.glm.links import Link
 from tacit.glm.rows import RowBuffer, Selection, append_rows, make_room, make_rows, selected
+from tacit.policies.admission import remember_rows
 from tacit.policies.baselines._shared import (
     MARK,
     inverse_or_keep,
     refit,
-    remember_arms,
     ruled_out,
     scale_option,
     scores,
@@ -142,7 +142,7 @@ def choose(state: BatchState, contexts: FloatArray, coins: FloatArray, memos: Fl
     reached /= reached[:, -1:]
     arms: IntArray = (reached > coins).argmax(axis=1)
     coins[:, 0] = weights[np.arange(arms.size), arms]
-    remember_arms(contexts, arms, memos)
+    remember_rows(contexts, arms, memos)
     memos[:, MARK] = state.finished[()]
     return np.asarray(arms)
 

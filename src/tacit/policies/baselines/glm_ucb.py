@@ -22,13 +22,13 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tacit.glm.rows import RowBuffer, append_rows, make_room, make_rows
+from tacit.policies.admission import remember_rows
 from tacit.policies.baselines._shared import (
     DimRidgeConfig,
     FitConstants,
     RefittedConfig,
     add_to_inverse,
     refit_as_rows_grow,
-    remember_arms,
     scale_option,
     scores,
     squared_spreads,
@@ -85,7 +85,7 @@ def choose(state: GlmUcbState, contexts: FloatArray, coins: FloatArray, memos: F
     """Choose the arm of the largest mu(<x, theta>) + rho(t) ||x||_{M_t^-1} for each of N users."""
     means = state.fit.link.mean(scores(contexts, state.theta))
     arms: IntArray = (means + width(state) * np.sqrt(squared_spreads(contexts, state.inverse))).argmax(axis=1)
-    remember_arms(contexts, arms, memos)
+    remember_rows(contexts, arms, memos)
     return np.asarray(arms)
 
 

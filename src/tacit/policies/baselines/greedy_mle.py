@@ -12,7 +12,8 @@ import numpy as np
 
 from tacit._validate import positive
 from tacit.glm.rows import RowBuffer, append_rows, make_room, make_rows
-from tacit.policies.baselines._shared import FitConstants, refit_as_rows_grow, remember_arms, scores, until_refit
+from tacit.policies.admission import remember_rows
+from tacit.policies.baselines._shared import FitConstants, refit_as_rows_grow, scores, until_refit
 from tacit.policies.config import Config, configuration, option
 from tacit.policies.policy import Policy
 from tacit.policies.steps import Steps
@@ -46,7 +47,7 @@ class GreedyState(NamedTuple):
 def choose(state: GreedyState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
     """Choose the arm of the largest score for each of N users."""
     arms: IntArray = scores(contexts, state.theta).argmax(axis=1)
-    remember_arms(contexts, arms, memos)
+    remember_rows(contexts, arms, memos)
     return np.asarray(arms)
 
 

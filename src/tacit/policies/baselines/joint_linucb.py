@@ -32,7 +32,7 @@ from tacit.policies.baselines._private_linear import (
     solve_noisy,
     subtracted_rate,
 )
-from tacit.policies.beliefs import GaussianBelief, most_promising
+from tacit.policies.beliefs import most_promising, quadratics
 from tacit.policies.config import configuration, option
 from tacit.policies.continual_policy import ContinualConfig, ContinualPolicy
 from tacit.policies.setting import Setting
@@ -87,7 +87,9 @@ class JointLinState(NamedTuple):
 
 def choose(state: JointLinState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
     """Choose the arm of the largest upper confidence bound for each of N users; a memo has its features."""
-    arms = most_promising(GaussianBelief(state.theta, state.radius[()] ** 2 * state.inverse), contexts)
+    rows = contexts.reshape(-1, contexts.shape[2])
+    squares = quadratics(rows, state.radius[()] ** 2 * state.inverse)
+    arms, _ = most_promising(rows.dot(state.theta), squares, len(contexts))
     remember_rows(contexts, arms, memos)
     return arms
 

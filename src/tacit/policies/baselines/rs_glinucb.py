@@ -25,6 +25,7 @@ from tacit._validate import positive, real
 from tacit.errors import InvalidInput
 from tacit.glm.links import Link
 from tacit.glm.rows import ALL_ROWS, RowBuffer, append_rows, make_room, make_rows
+from tacit.policies.admission import remember_rows
 from tacit.policies.baselines._shared import (
     MARK,
     ConfidenceConfig,
@@ -32,7 +33,6 @@ from tacit.policies.baselines._shared import (
     optimistic_scores,
     refit,
     refit_due,
-    remember_arms,
     ruled_out,
     scale_option,
     scores,
@@ -155,7 +155,7 @@ def choose(state: RsState, contexts: FloatArray, coins: FloatArray, memos: Float
     arms: IntArray = variances.shape[1] - 1 - variances[:, ::-1].argmax(axis=1)  # the last one of those known alike
     if not all(explores.tolist()):
         arms = np.where(explores, arms, _optimistic(state, contexts, variances, math.sqrt(log)))
-    remember_arms(contexts, arms, memos)
+    remember_rows(contexts, arms, memos)
     memos[:, MARK] = explores  # EXPLORED or 0
     return arms
 

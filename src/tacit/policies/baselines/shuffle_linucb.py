@@ -43,7 +43,7 @@ from tacit.policies.batches import (
     remember_arms,
     tick_batch,
 )
-from tacit.policies.beliefs import GaussianBelief, PointBelief, most_promising
+from tacit.policies.beliefs import PointBelief, most_promising, quadratics
 from tacit.policies.config import at_least, configuration, option
 from tacit.policies.steps import Steps
 from tacit.privacy.noise import NoiseSource
@@ -103,7 +103,9 @@ def _advance(state: ShuffleLinState, fresh: bool, users: int) -> int:
 
 def _choose(state: ShuffleLinState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
     """Choose the arm of the largest <x, theta> + radius ||x||_inverse for each of N users."""
-    arms = most_promising(GaussianBelief(state.theta, state.radius[()] ** 2 * state.inverse), contexts)
+    rows = contexts.reshape(-1, contexts.shape[2])
+    squares = quadratics(rows, state.radius[()] ** 2 * state.inverse)
+    arms, _ = most_promising(rows.dot(state.theta), squares, len(contexts))
     remember_arms(state.batch, contexts, arms, memos)
     return arms
 

@@ -16,7 +16,7 @@ from tacit.glm.links import Link
 from tacit.glm.rows import RowBuffer, append_rows, make_room
 from tacit.linalg.inverse import is_positive_definite, ridge_inverse
 from tacit.linalg.packing import unpacked
-from tacit.policies.admission import chosen_rows, into_unit_ball
+from tacit.policies.admission import chosen_rows
 from tacit.policies.beliefs import GaussianBelief
 from tacit.policies.joint.profiles import JointProfile
 from tacit.policies.steps import Steps
@@ -96,7 +96,7 @@ def choose(state: JointState, contexts: FloatArray, coins: FloatArray, memos: Fl
     exploits = state.exploit.calls[()] > 0 and not constants.profile.paper_optimizer
     newest = state.exploit.theta if exploits else state.explore.theta
     weights = constants.link.derivative(chosen.dot(newest)) / constants.profile.weight_divisor
-    memos[:, :dim] = into_unit_ball(chosen)
+    memos[:, :dim] = chosen
     memos[:, dim + EXPLORES] = explores
     # Clipped to its public maximum: the sensitivity bound must hold always, not with high probability.
     memos[:, dim + WEIGHT] = np.minimum(1.0, weights / constants.weight_max)

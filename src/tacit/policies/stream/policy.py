@@ -166,8 +166,10 @@ class StreamGLM(ContinualPolicy):
     @property
     def belief(self) -> GaussianBelief | BlockBelief:
         """The newest estimate and its covariance."""
-        belief: GaussianBelief | BlockBelief = self._state.belief(self._state.posterior)
-        return belief
+        state: StreamState = self._state
+        if state.posterior.ndim == 1:
+            return BlockBelief(state.theta, state.posterior, state.blocks)
+        return GaussianBelief(state.theta, state.posterior)
 
     def _notices(self) -> tuple[str, ...]:
         largest = int(np.max(np.diff(self.support.starts)))

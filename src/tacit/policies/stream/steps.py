@@ -11,7 +11,6 @@ contribution is a projection, so that the sensitivity bound of whole rows holds 
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -23,21 +22,18 @@ from tacit.linalg.blocks import (
     add_compact_outers,
     add_compact_rows,
     check_compact,
+    compact_quadratics,
+    compact_scores,
     packed_directions,
 )
-from tacit.policies.admission import remember_rows
-from tacit.policies.beliefs import BlockBelief, GaussianBelief, most_promising
+from tacit.policies.admission import chosen_rows
+from tacit.policies.beliefs import most_promising, quadratics
 from tacit.policies.steps import Steps
 from tacit.policies.stream.estimate import StreamConstants, Uncertainty, solve_blocks
 from tacit.privacy.continual import Stream, contribute_outer, released_variance, unevenness
 from tacit.privacy.geometric import PublicMean
-from tacit.threads import one_blas_thread
+from tacit.threads import one_blas_thread, one_thread_for_product
 from tacit.typing import Count, FloatArray, IntArray
-
-_SMALL_PRODUCT = 1 << 18
-"""Multiplications up to which OpenBLAS takes one thread for a product of matrices by itself."""
-_VECTOR_WORK = 29
-"""A product with a vector takes one thread as long as that with so many vectors does."""
 
 
 class StreamState(NamedTuple):
@@ -66,12 +62,6 @@ class StreamState(NamedTuple):
         """Whether rows are compact; else they have d numbers."""
         return self.posterior.ndim == 1
 
-    def belief(self, covariance: FloatArray) -> GaussianBelief | BlockBelief:
-        """Theta with a covariance of this state."""
-        if self.compact:
-            return BlockBelief(self.theta, covariance, self.blocks)
-        return GaussianBelief(self.theta, covariance)
-
 
 def choose(state: StreamState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:
     """Choose the arm of the largest score plus bonus for each of N users.
@@ -79,13 +69,18 @@ def choose(state: StreamState, contexts: FloatArray, coins: FloatArray, memos: F
     A memo has the features of the arm and the score at which its row is linearised.  It is that of the decision, and
     the same in neighbouring worlds.
     """
-    belief, size, bound = state.belief(state.covariance), contexts.shape[2], state.constants.theta_bound
-    work = contexts.size * max(size, _VECTOR_WORK)
-    with one_blas_thread() if work > _SMALL_PRODUCT else nullcontext():
-        arms = most_promising(belief, contexts)
-        scores = belief.scores(remember_rows(contexts, arms, memos, size // 2 if state.compact else None))
-    memos[:, size] = min(max(scores.item(), -bound), bound) if scores.size == 1 else scores.clip(-bound, bound)
+    users, _, size = contexts.shape
+    scores, variances = one_thread_for_product(contexts.size, size, _beliefs_of_arms, state, contexts.reshape(-1, size))
+    arms, memos[:, size] = most_promising(scores, variances, users)
+    memos[:, :size] = chosen_rows(contexts, arms)
     return arms
+
+
+def _beliefs_of_arms(state: StreamState, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Score of each row, and the square of its bonus."""
+    if state.covariance.ndim == 1:
+        return compact_scores(rows, state.theta), compact_quadratics(state.blocks, state.covariance, rows)
+    return rows.dot(state.theta), quadratics(rows, state.covariance)
 
 
 def learn(state: StreamState, memos: FloatArray, rewards: FloatArray) -> None:
@@ -94,7 +89,7 @@ def learn(state: StreamState, memos: FloatArray, rewards: FloatArray) -> None:
     A contribution is (w x x', s y x) / |x| with weight w and response y = r - mu(z) + w z (docs/theory.md, "Stream").
     """
     constants, stream = state.constants, state.stream
-    rows, z = memos[:, :-1], memos[:, -1]
+    rows, z = memos[:, :-1], memos[:, -1].clip(-constants.theta_bound, constants.theta_bound)
     mean, weight = blended_weights(constants.link, constants.blend, z)
     share = length_shares(rows[:, : rows.shape[1] // 2] if state.compact else rows)
     response = constants.scale * share * (rewards - mean + weight * z)
