@@ -15,10 +15,11 @@ import sys
 from dataclasses import asdict
 from itertools import count
 
+from workloads.load.measurement import LoadPlan, Row, measure
+
 from tacit.cli.shared import Refused, check_writable, show, write_json
 from tacit.errors import TacitError
 from tacit.experiments.tables import Table, number
-from tacit.service.load.measurement import LoadPlan, Row, measure
 
 
 def tables(rows: list[Row], plan: LoadPlan) -> list[Table]:

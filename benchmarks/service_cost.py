@@ -15,8 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from scipy import stats
-
-from tacit.service.load.measurement import LoadPlan, measure
+from workloads.load.measurement import LoadPlan, measure
 
 HERE = Path(__file__).resolve().parents[1] / "src"
 

@@ -13,11 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from tacit.errors import InvalidInput, ServiceUnavailable
-from tacit.service.load import generator
-from tacit.service.load.connection import Connection, Reply, call, request
-from tacit.service.load.generator import (
+from workloads.load import generator
+from workloads.load.connection import Connection, Reply, call, request
+from workloads.load.generator import (
     ARMS,
     DIM,
     Latency,
@@ -29,8 +27,10 @@ from tacit.service.load.generator import (
     pairs,
     summary,
 )
-from tacit.service.load.measurement import Bench, LoadPlan, Trial, batch_row, pairs_row, syncs_per_second
-from tacit.service.load.servers import ServerProcess, TacitServer, echo_server
+from workloads.load.measurement import Bench, LoadPlan, Trial, batch_row, pairs_row, syncs_per_second
+from workloads.load.servers import ServerProcess, TacitServer, echo_server
+
+from tacit.errors import InvalidInput, ServiceUnavailable
 
 ANSWERS = """
 import sys

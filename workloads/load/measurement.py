@@ -18,9 +18,9 @@ from statistics import median
 from typing import Any, Final, NamedTuple
 
 from tacit.errors import InvalidInput, ServiceUnavailable
-from tacit.service.load.connection import call, expect
-from tacit.service.load.generator import DIM, POLICY, Load, LoadJob, generate
-from tacit.service.load.servers import ServerProcess, TacitServer, echo_server
+from workloads.load.connection import call, expect
+from workloads.load.generator import DIM, POLICY, Load, LoadJob, generate
+from workloads.load.servers import ServerProcess, TacitServer, echo_server
 
 Row = dict[str, Any]
 BATCH_CONNECTIONS: Final = 4

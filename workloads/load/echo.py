@@ -1,6 +1,6 @@
-"""The least that a server can do: read a body, answer a few bytes.  `python -m tacit.service.load.echo FOLDER`.
+"""The least that a server can do: read a body, answer a few bytes.  `python workloads/load/echo.py FOLDER`.
 
-It is served as decisions are, with the same server, protocol and settings; what a decision costs beyond it is ours.
+Its server, protocol and settings are those of decisions; what a decision costs beyond it is ours.
 """
 
 from __future__ import annotations
