@@ -1,41 +1,30 @@
 """CPU of the service for a pair of a decision and its reward, here and in another tree, in turn: their ratio.
 
-    python benchmarks/service_cost.py --other ../before/src --runs 10 [--wait 2]
+    python -m benchmarks.service_cost --other ../before/src --runs 10 [--wait 2]
 
-``--other`` is the folder ``src`` of another checkout, run by the same interpreter.  Every run is a `tacit bench serve`
-of its own, with a new store; ratios are taken between neighbours in time.  ``--wait`` is the policy's reward_wait: with
-a short one decisions are settled and forgotten while it is measured.
+``--other`` is the folder ``src`` of another checkout, whose service is run by the same interpreter, under the load
+generator of this one.  Every run has a new store; ratios are taken between neighbours in time.  ``--wait`` is the
+policy's reward_wait: with a short one decisions are settled and forgotten while it is measured.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
 from scipy import stats
+from workloads.load.measurement import LoadPlan, measure
 
 HERE = Path(__file__).resolve().parents[1] / "src"
 
 
 def cpu_per_pair(source: Path, seconds: float, wait: float) -> float:
     """Milliseconds of the server's processor time for a pair, at 16 connections."""
-    with tempfile.TemporaryDirectory() as folder:
-        rows = Path(folder) / "rows.json"
-        options = ["--connections", "16", "--batch", "0", "--repeats", "1"]
-        options += ["--seconds", str(seconds), "--wait", str(wait), "--json", str(rows)]
-        subprocess.run(
-            [sys.executable, "-m", "tacit", "bench", "serve", *options],
-            env=os.environ | {"PYTHONPATH": str(source)},
-            check=True,
-            capture_output=True,
-        )
-        return float(json.loads(rows.read_text())[0]["cpu_ms_per_pair"])
+    os.environ["PYTHONPATH"] = str(source)  # of the servers, which are processes of their own
+    (row,) = measure(LoadPlan((16,), seconds, repeats=1, batch=0, wait=wait), lambda step: None)
+    return float(row["cpu_ms_per_pair"])
 
 
 def main() -> None:

@@ -173,7 +173,7 @@ def test_with_lab_alone_it_simulates_and_plots_and_names_what_others_need(tmp_pa
     played = ran("simulate", *small, "--plot", str(tmp_path / "x.png"), extras=("lab",))
     assert played.returncode == 0, played.stderr
     assert (tmp_path / "x.png").stat().st_size > 1_000
-    for lacking in (("serve",), ("bench", "serve"), ("audit", "service")):
+    for lacking in (("serve",), ("audit", "service")):
         assert "pip install 'tacit-bandits[serve]'" in refusal(*lacking, extras=("lab",))
     assert "tacit-bandits[ray]" in refusal("simulate", *small[:-1], "2", "--engine", "ray", extras=("lab",))
     database = ("keys", "list", "--database", "postgresql://x@127.0.0.1:1/x")

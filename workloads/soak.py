@@ -35,8 +35,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this folder is a
 
 from tacit.errors import ServiceUnavailable
 from tacit.service.http.hot import BATCHES, DECISIONS, REWARDS
-from tacit.service.load.connection import call, expect
-from tacit.service.load.servers import TacitServer
+from workloads.load.connection import call, expect
+from workloads.load.servers import TacitServer
 from workloads.soak_calls import Calls, Heard
 from workloads.soak_traffic import BODIES, Traffic, Waits
 from workloads.soak_verdict import Finding, Sample, draw, table, verdict

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tacit.service.load.connection import HOST, Connection, Reply, request
+from workloads.load.connection import HOST, Connection, Reply, request
 
 OTHER: Final = "-"
 """The route of requests that are neither decisions nor rewards."""

@@ -21,7 +21,7 @@ import numpy as np
 
 from tacit.service.http.hot import BATCHES, DECISIONS, REWARDS
 from tacit.service.http.page import FOLDER
-from tacit.service.load.connection import Connection, Reply, connect
+from workloads.load.connection import Connection, Reply, connect
 from workloads.soak_calls import OTHER, Calls
 
 ARRAYS, RECORDS = "arrays", "records"

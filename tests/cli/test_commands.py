@@ -113,7 +113,6 @@ def test_version_and_choices() -> None:
         "calibrate shuffle",
         "bench regret",
         "bench speed",
-        "bench serve",
     ],
 )
 def test_every_command_has_help_with_an_example(command: str) -> None:

@@ -1,4 +1,4 @@
-"""The load generator of `tacit bench serve`: what it sends, what it counts, and what it says of servers that fail."""
+"""The load generator: what it sends, what it counts, and what it says of servers that fail."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-
-from tacit.errors import ServiceUnavailable
-from tacit.service.load import generator
-from tacit.service.load.connection import Connection, Reply, call, request
-from tacit.service.load.generator import (
+from workloads.load import generator
+from workloads.load.connection import Connection, Reply, call, request
+from workloads.load.generator import (
     ARMS,
     DIM,
     Latency,
@@ -28,8 +27,10 @@ from tacit.service.load.generator import (
     pairs,
     summary,
 )
-from tacit.service.load.measurement import Bench, LoadPlan, Trial, batch_row, pairs_row, syncs_per_second
-from tacit.service.load.servers import ServerProcess, TacitServer, echo_server
+from workloads.load.measurement import Bench, LoadPlan, Trial, batch_row, pairs_row, syncs_per_second
+from workloads.load.servers import ServerProcess, TacitServer, echo_server
+
+from tacit.errors import InvalidInput, ServiceUnavailable
 
 ANSWERS = """
 import sys
@@ -239,6 +240,14 @@ def test_medians_and_shares_of_neighbours() -> None:
 def test_the_steps_of_a_plan_are_counted() -> None:
     assert LoadPlan((1, 16, 64), repeats=3, batch=50).steps == 21
     assert LoadPlan((1,), repeats=2, batch=0).steps == 4
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"connections": (1, 0)}, {"repeats": 0}, {"batch": -1}, {"seconds": 0.0}, {"wait": float("nan")}]
+)
+def test_a_plan_that_cannot_be_measured_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="must be positive"):
+        LoadPlan(**wrong)
 
 
 def test_syncs_are_counted(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from workloads import soak
+from workloads.load.connection import Reply
+from workloads.load.servers import TacitServer
 from workloads.soak_calls import Heard
 from workloads.soak_traffic import BODIES, Waits, due_statuses
 from workloads.soak_verdict import BOUNDS, Finding, Sample, draw, flatness, snapshots, table, verdict
 
 from tacit.service.http.hot import DECISIONS
-from tacit.service.load.connection import Reply
-from tacit.service.load.servers import TacitServer
 from tests.service.parts import Clock
 
 pytestmark = pytest.mark.slow

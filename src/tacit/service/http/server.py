@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import uvicorn
 
@@ -27,17 +27,6 @@ from tacit.service.http.writer import Writer
 from tacit.service.sqlite_store import SQLiteStore
 
 _BACKLOG: Final = 2_048
-
-
-class Told(Protocol):
-    """What a server needs to know of what it serves."""
-
-    @property
-    def log(self) -> JsonLog: ...
-    @property
-    def options(self) -> Options: ...
-    @property
-    def stopping(self) -> asyncio.Event: ...
 
 
 def serve(options: Options) -> None:
@@ -113,7 +102,7 @@ def address_of(listener: socket.socket, options: Options) -> str:
 class Server(uvicorn.Server):
     """uvicorn, silenced, with bounds, and with an end that comes back to its caller."""
 
-    def __init__(self, app: ASGIApplication, service: Told, address: str) -> None:
+    def __init__(self, app: ASGIApplication, service: Service, address: str) -> None:
         self._service, self._address = service, address
         options = service.options
         super().__init__(

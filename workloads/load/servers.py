@@ -13,7 +13,7 @@ from tacit.errors import ServiceUnavailable
 from tacit.service.http.keys import ADMIN_FILE
 
 _START: Final = 300.0
-"""Seconds that a server may need until it listens; a first start compiles."""
+"""Seconds that a server may need until it listens."""
 _END: Final = 60.0
 _FALL: Final = 1.0
 """Seconds that a process which has closed its connections needs until it has ended."""
@@ -56,7 +56,7 @@ class ServerProcess:
         return f"; it ended with exit code {code} and said: {said or 'nothing'}"
 
     def stop(self, by: signal.Signals = signal.SIGTERM) -> int:
-        """End it, as an operator would; its exit code."""
+        """End it by a signal; its exit code."""
         self.process.send_signal(by)
         try:
             code = self.process.wait(_END)
@@ -76,7 +76,8 @@ class ServerProcess:
 
 def echo_server(folder: Path) -> ServerProcess:
     """The bare echo."""
-    return ServerProcess("the bare echo", "-m", "tacit.service.load.echo", str(folder), log=folder / "echo.log")
+    program = Path(__file__).with_name("echo.py")
+    return ServerProcess("the bare echo", str(program), str(folder), log=folder / "echo.log")
 
 
 class TacitServer(ServerProcess):

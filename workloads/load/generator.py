@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
+import uvloop
 
 from tacit.errors import ServiceUnavailable
-from tacit.service.load.connection import Connection, connect, expect, request
 from tacit.typing import FloatArray
+from workloads.load.connection import Connection, connect, expect, request
 
 POLICY: Final = "load"
 DIM: Final = 5
@@ -101,20 +102,14 @@ def batches(key: str, size: int) -> Action:
 
 def generate(job: LoadJob) -> Load:
     """One measurement; meant for a process of its own."""
-    import uvloop
-
     action = batches(job.key, job.batch) if job.batch else pairs(job.key)
     warm_up = min(_WARM_UP, job.seconds)
+    measured = asyncio.wait_for(_measured(job, action, warm_up), warm_up + job.seconds + _PATIENCE)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            return runner.run(_bounded(job, action, warm_up))
+            return runner.run(measured)
         except TimeoutError as error:
             raise ServiceUnavailable(f"the server hangs: an answer took more than {_PATIENCE:g} seconds") from error
-
-
-async def _bounded(job: LoadJob, action: Action, warm_up: float) -> Load:
-    async with asyncio.timeout(warm_up + job.seconds + _PATIENCE):
-        return await _measured(job, action, warm_up)
 
 
 async def _measured(job: LoadJob, action: Action, warm_up: float) -> Load:

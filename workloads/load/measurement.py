@@ -1,4 +1,4 @@
-"""What `tacit bench serve` measures: the service, a bare echo and a bare loop of syncs, in turn on the same machine.
+"""What is measured: the service, a bare echo and a bare loop of syncs, in turn on the same machine.
 
 The speed of a machine changes between minutes.  So every measurement of the service follows one of the echo, shares
 are taken between neighbours, and medians over all repeats are reported.
@@ -17,10 +17,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from tacit.errors import ServiceUnavailable
-from tacit.service.load.connection import call, expect
-from tacit.service.load.generator import DIM, POLICY, Load, LoadJob, generate
-from tacit.service.load.servers import ServerProcess, TacitServer, echo_server
+from tacit.errors import InvalidInput, ServiceUnavailable
+from workloads.load.connection import call, expect
+from workloads.load.generator import DIM, POLICY, Load, LoadJob, generate
+from workloads.load.servers import ServerProcess, TacitServer, echo_server
 
 Row = dict[str, Any]
 BATCH_CONNECTIONS: Final = 4
@@ -34,7 +34,7 @@ _SETTING: Final = {"policy": "stream-glm", "dim": DIM, "epsilon": 4.0, "delta": 
 class LoadPlan:
     """What is measured, for how long and how often."""
 
-    connections: tuple[int, ...] = (1, 16, 64)
+    connections: Sequence[int] = (1, 16, 64)
     seconds: float = 5.0
     """Of each measurement, its warm-up aside."""
     repeats: int = 3
@@ -44,6 +44,11 @@ class LoadPlan:
     """Seconds for which the policy waits for rewards."""
     database: str | None = None
     """A PostgreSQL database, in place of SQLite."""
+
+    def __post_init__(self) -> None:
+        counted = min(*self.connections, self.repeats, 1 + self.batch) >= 1
+        if not (counted and self.seconds > 0.0 and self.wait > 0.0):
+            raise InvalidInput("connections, repeats, seconds and wait must be positive, and batch at least 0")
 
     @property
     def steps(self) -> int:

@@ -1,20 +1,23 @@
-"""`tacit bench serve`: a short form of the measurement, and what it says when it cannot be made."""
+"""`python -m benchmarks.serve`: a short form of the measurement, and what it says when it cannot be made."""
 
 from __future__ import annotations
 
-import builtins
 import json
+import shlex
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.cli.test_commands import tacit
+
 from tests.service.postgres_server import database, postgres
 
 pytestmark = pytest.mark.slow
 
 __all__ = ["database", "postgres"]
-SHORT = ("bench", "serve", "--seconds", "0.5", "--repeats", "1")
+ROOT = Path(__file__).parents[2]
+SHORT = shlex.split("-m benchmarks.serve --seconds 0.5 --repeats 1")
+"""The command as it is typed: run, and not imported."""
 PAIRS = {
     "connections",
     "pairs_per_second",
@@ -33,14 +36,16 @@ PAIRS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers start at once that way, and nothing needs to be compiled beforehand."""
+def serve(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([sys.executable, *SHORT, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
 
 
 def test_rows_and_tables_of_a_short_form(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
-    shown = tacit(*SHORT, "--connections", "1,3", "--batch", "4", "--json", str(file))
+    shown = serve("--connections", "1", "3", "--batch", "4", "--json", str(file))
     one, three, batch = json.loads(file.read_text())
     assert set(one) == set(three) == PAIRS
     assert (one["connections"], three["connections"], batch["batch"]) == (1, 3, 4)
@@ -58,29 +63,21 @@ def test_rows_and_tables_of_a_short_form(tmp_path: Path) -> None:
 
 
 def test_on_a_database_that_is_empty(database: str) -> None:
-    shown = tacit(*SHORT, "--connections", "2", "--batch", "0", "--database", database, "--json", "-")
+    shown = serve("--connections", "2", "--batch", "0", "--database", database, "--json", "-")
     (row,) = json.loads(shown.stdout)
     assert row["pairs_per_second"] > 0.0
     assert "PostgreSQL" in shown.stderr
 
 
 def test_a_server_that_fails_is_told_of_without_a_traceback() -> None:
-    failed = tacit(*SHORT, "--database", "postgresql://me:secret@127.0.0.1:1/x", code=1)
-    words = " ".join(failed.stderr.split())
+    said = serve("--database", "postgresql://me:secret@127.0.0.1:1/x", code=1).stderr
+    words = " ".join(said.split())
     assert "tacit serve did not start; it ended with exit code 2" in words
     assert "the database x on 127.0.0.1:1 cannot be reached" in words
-    assert "Traceback" not in failed.output
-    assert "secret" not in failed.output
+    assert "secret" not in said
 
 
-def test_values_that_cannot_be_measured_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "--connections takes whole numbers" in tacit(*SHORT, "--connections", "1.5", code=2).output
-    usual = builtins.__import__
-
-    def without(name: str, *rest: Any) -> Any:
-        if name == "tacit.service.load.measurement":
-            raise ModuleNotFoundError("No module named 'uvicorn'", name="uvicorn")
-        return usual(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    assert "pip install 'tacit-bandits[serve]' (uvicorn is missing)" in tacit(*SHORT, code=2).output
+def test_options_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
+    assert "--connections: invalid int value: '1.5'" in serve("--connections", "1.5", code=2).stderr
+    assert "batch at least 0" in serve("--batch", "-1", code=1).stderr
+    assert "it is a directory" in serve("--json", str(tmp_path), code=1).stderr

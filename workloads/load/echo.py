@@ -1,14 +1,14 @@
-"""The least that a server can do: read a body, answer a few bytes.  `python -m tacit.service.load.echo FOLDER`.
+"""The least that a server can do: read a body, answer a few bytes.  `python workloads/load/echo.py FOLDER`.
 
-It is served as decisions are, with the same server, protocol and settings; what a decision costs beyond it is ours.
+Its server, protocol and settings are those of decisions; what a decision costs beyond it is ours.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from dataclasses import dataclass, field
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final
 
 from tacit.service.http.logs import JsonLog
 from tacit.service.http.options import Options
@@ -26,21 +26,13 @@ async def echo(scope: ASGIScope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": _BODY})
 
 
-@dataclass
-class Nothing:
-    """What the server is told of what it serves."""
-
-    options: Options
-    log: JsonLog = field(default_factory=lambda: JsonLog(requests=False))
-    stopping: asyncio.Event = field(default_factory=asyncio.Event)
-
-
 def main(folder: str) -> None:
     """Serve until SIGTERM; says where it listens, and writes it into the folder."""
     options = Options(data=folder, port=0, log_requests=False)
+    served: Any = SimpleNamespace(options=options, log=JsonLog(requests=False), stopping=asyncio.Event())
     listener = listen(options)
     try:
-        Server(echo, Nothing(options), address_of(listener, options)).run([listener])
+        Server(echo, served, address_of(listener, options)).run([listener])
     finally:
         listener.close()
 

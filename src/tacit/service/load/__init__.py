@@ -1,1 +1,0 @@
-"""How fast the decision service is: a load generator, the servers under test, and what `tacit bench serve` measures."""

@@ -1,0 +1,1 @@
+"""How fast the decision service is: a load generator, the servers under test, and what is measured of them."""
