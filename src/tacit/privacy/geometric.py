@@ -91,22 +91,26 @@ class GeometricLeaves(NamedTuple):
     @property
     def open_weight(self) -> int:
         """A_k of the open leaf."""
-        return leaf_weight(int(self.boundary[()]), self.constants.head_start)
+        return leaf_weight(self.boundary.item(), self.constants.head_start)
 
     @property
     def boundary_after(self) -> int:
         """The boundary of the leaf that is opened when the open one is closed now."""
-        return next_boundary(int(self.boundary[()]), int(self.decisions[()]), self.constants.head_start)
+        return next_boundary(self.boundary.item(), self.decisions.item(), self.constants.head_start)
 
     @property
     def is_due(self) -> bool:
         """Whether the open leaf is to be closed before the next decision."""
-        return bool(self.decisions[()] >= self.boundary[()])
+        return self.decisions.item() >= self.boundary.item()
+
+    def terms(self, sd: float) -> LeafTerms:
+        """What closing the open leaf now means."""
+        constants = self.constants
+        return leaf_terms(self.boundary.item(), self.decisions.item(), constants.head_start, sd, constants.grid)
 
     def noise_scale(self, sd: float) -> float:
         """Parameter of the noise of the open leaf, in steps, were it closed now."""
-        following = leaf_weight(self.boundary_after, self.constants.head_start)
-        return noise_steps(sd, self.constants.grid, self.open_weight, following)
+        return self.terms(sd).noise
 
     def is_full(self, noise_sd: float) -> bool:
         """Whether W, or its noise, could leave their integers if the open leaf were closed in this epoch: by the clock.
@@ -115,12 +119,12 @@ class GeometricLeaves(NamedTuple):
         the decisions since then.  The latter are in this epoch's first leaf, or come later in place of one that
         waited: they are looked at when that leaf is closed, and count with its weight ever after.
         """
-        constants, decisions = self.constants, int(self.decisions[()])
-        heaviest = self.open_weight * constants.row_steps
-        found = max(0, int(self.open_rows[()]) - decisions)  # by the first leaf of an epoch; none by others
+        constants, decisions, terms = self.constants, self.decisions.item(), self.terms(noise_sd)
+        heaviest = terms.weight * constants.row_steps
+        found = max(0, self.open_rows.item() - decisions)  # by the first leaf of an epoch; none by others
         if heaviest * (decisions + constants.waiting) >= LARGEST_SUM or heaviest * found >= LARGEST_SUM // 2:
             return True
-        return self.noise_scale(noise_sd) > MAX_PARAMETER
+        return terms.noise > MAX_PARAMETER
 
     def count_decisions(self, users: int) -> None:
         """Move the clock on by ``users`` decisions."""
@@ -129,29 +133,23 @@ class GeometricLeaves(NamedTuple):
 
     def release(self, closed: Count, leaf: FloatArray, noise: FloatArray, sd: float, released: FloatArray) -> None:
         """Add the leaf to W with its weight, publish W and noise, and bring ``released``, t h, up to date."""
-        constants, weight, rows = self.constants, self.open_weight, int(self.open_rows[()])
-        following = self.boundary_after
-        spread = noise_steps(sd, constants.grid, weight, leaf_weight(following, constants.head_start)) * constants.grid
+        (weight, following, steps), rows, grid = self.terms(sd), self.open_rows.item(), self.constants.grid
         self.boundary[()] = following
-        self.closed_rows[()] += rows
+        self.closed_rows[()] = total = self.closed_rows.item() + rows
         self.open_rows[()] = 0
-        weighted, mean = self.weighted, self.mean
+        weighted = self.weighted
         weighted += weight * self._steps_of(leaf)
         closed[()] += 1
-        gain, gain_weighted = self._update_gains(float(weight), float(rows), spread * spread)
-        step = float(weight) * rows
-        self.newest[:] = step, gain, gain_weighted
-        np.add(weighted, noise.astype(np.int64), out=self.observed)
-        expected = self.expected + step * mean
-        surprise = self.observed * constants.grid - expected
-        mean += gain * surprise
-        np.add(expected, gain_weighted * surprise, out=self.expected)
-        np.multiply(mean, float(self.closed_rows[()]), out=released)
+        spread = steps * grid
+        self._update_gains(float(weight), float(rows), spread * spread)
+        np.add(weighted, noise.astype(np.int64), self.observed)
+        self._filter(self.mean, self.expected, self.observed * grid)
+        np.multiply(self.mean, float(total), released)
 
     def _steps_of(self, leaf: FloatArray) -> IntArray:
         return (leaf / self.constants.grid).astype(np.int64)
 
-    def _update_gains(self, weight: float, rows: float, variance: float) -> tuple[float, float]:
+    def _update_gains(self, weight: float, rows: float, variance: float) -> None:
         """Riccati recursion for (h, W): W' = W + A m h + A e, Var e = m v, seen with this variance."""
         step = weight * rows
         total = _predicted(self.total.tolist(), step, weight * weight * rows * self.constants.fluctuation)
@@ -161,31 +159,35 @@ class GeometricLeaves(NamedTuple):
         gain, gain_weighted = cross / seen, weighted / seen
         self.total[:] = _corrected(total, gain, gain_weighted, variance)
         self.privacy[:] = _corrected(privacy, gain, gain_weighted, variance)
-        return gain, gain_weighted
+        self.newest[:] = step, gain, gain_weighted
+
+    def _filter(self, mean: FloatArray, expected: FloatArray, weighted: FloatArray) -> None:
+        """Bring ``mean``, h, and ``expected``, of W, up to date with what was seen of W after the newest leaf."""
+        step, gain, gain_weighted = self.newest.tolist()
+        expected += step * mean
+        surprise = weighted - expected
+        mean += gain * surprise
+        expected += gain_weighted * surprise
 
     def variance(self, closed: int, sd: float) -> float:
         """Variance of each entry of t h that privacy noise makes."""
-        rows = float(self.closed_rows[()])
-        return float(rows * rows * self.privacy[0])
+        rows = float(self.closed_rows.item())
+        return rows * rows * self.privacy.item(0)
 
     @property
     def unevenness(self) -> float:
         """t sum_i a_i^2 for the weights a_i, of sum 1, that rows have in h: 1 for a plain mean, more for others."""
-        rows = float(self.closed_rows[()])
-        return float(rows * max(self.total[0] - self.privacy[0], 0.0) / self.constants.fluctuation)
+        rows = float(self.closed_rows.item())
+        return rows * max(self.total.item(0) - self.privacy.item(0), 0.0) / self.constants.fluctuation
 
     def follow_public(self, closed: int, released: int, public: PublicMean, row: FloatArray) -> None:
         """Take in the public ``row`` that each decision of the leaf just closed, number ``closed``, is known to add."""
-        step, gain, gain_weighted = self.newest.tolist()
         if closed <= 1:  # a new epoch: W is 0 again and known to be
             public.weighted[:] = 0.0
             public.expected[:] = 0.0
-        weighted, mean = public.weighted, public.mean
-        expected = public.expected + step * mean
-        weighted += step * row
-        surprise = weighted - expected
-        mean += gain * surprise
-        np.add(expected, gain_weighted * surprise, out=public.expected)
+        weighted = public.weighted
+        weighted += self.newest.item(0) * row
+        self._filter(public.mean, public.expected, weighted)
 
     def restart(self, closed: int, sd: float, released: FloatArray, decay: FloatArray, weight: FloatArray) -> None:
         """Begin a new epoch: W is 0 again and known to be; what is known of the mean row stays known."""
@@ -245,7 +247,6 @@ def empty_leaves(size: int, constants: GeometricConstants, row_norm: float) -> G
     )
 
 
-@lru_cache(maxsize=1024)
 def leaf_weight(boundary: int, head_start: int) -> int:
     """A of the leaf that closes at this boundary: whole, and never less for a later one; n itself without a head start.
 
@@ -254,7 +255,6 @@ def leaf_weight(boundary: int, head_start: int) -> int:
     return int(math.sqrt(float(boundary) * float(boundary) + float(head_start) * float(head_start)))
 
 
-@lru_cache(maxsize=1024)
 def next_boundary(boundary: int, decisions: int, head_start: int) -> int:
     """The first boundary of the schedule that is later than ``decisions`` and weighs more than ``boundary``."""
     weight, following = leaf_weight(boundary, head_start), boundary
@@ -263,7 +263,6 @@ def next_boundary(boundary: int, decisions: int, head_start: int) -> int:
     return following
 
 
-@lru_cache(maxsize=1024)
 def noise_steps(noise_sd: float, grid: float, weight: int, following: int) -> float:
     """Parameter of a leaf's noise in steps, sigma / (grid b), rounded up; b follows from its weight and the next one's.
 
@@ -271,6 +270,27 @@ def noise_steps(noise_sd: float, grid: float, weight: int, following: int) -> fl
     """
     inverse = float(weight) * float(following) / math.sqrt(float(following - weight) * float(following + weight))
     return float(math.ceil(noise_sd / grid * inverse * (1.0 + 1e-12)))
+
+
+class LeafTerms(NamedTuple):
+    """What closing a leaf means; a function of the clock."""
+
+    weight: int
+    """A of the leaf."""
+    following: int
+    """The boundary of the leaf that is opened."""
+    noise: float
+    """Parameter of its noise, in steps."""
+
+
+@lru_cache(maxsize=4096)
+def leaf_terms(boundary: int, decisions: int, head_start: int, noise_sd: float, grid: float) -> LeafTerms:
+    """What closing the leaf of this boundary means after so many decisions; kept, since all runs of a setting share it.
+
+    The noise that is drawn, the leaf's weight and what the filter is told of both come from here.
+    """
+    weight, following = leaf_weight(boundary, head_start), next_boundary(boundary, decisions, head_start)
+    return LeafTerms(weight, following, noise_steps(noise_sd, grid, weight, leaf_weight(following, head_start)))
 
 
 def longest_head_start(noise: float) -> int:
