@@ -23,8 +23,6 @@ FORBIDDEN = -1
 """In place of the entry of a pair that cannot be nonzero together."""
 NO_POSITION = -1.0
 """Fills up the positions of a compact row."""
-
-
 _TINY = np.finfo(np.float64).tiny
 """Squared lengths below it count as 0."""
 
@@ -100,7 +98,7 @@ def make_blocks(starts: IntArray, pairs: IntArray) -> tuple[Blocks, list[BlockGr
         count, size, corner = own.size, int(sizes[own[0]]), int(corners[own[0]])
         squares = slice(corner, corner + count * size * size)
         coordinates = slice(int(starts[own[0]]), int(starts[own[-1] + 1]))
-        shape = (count, size, size)[sizes.size == 1 :]
+        shape = (size, size) if sizes.size == 1 else (count, size, size)
         groups.append(_group(coordinates, squares, table[squares].reshape(shape)))
     integers = (np.ascontiguousarray(array, dtype=np.int64) for array in (starts, block, lines, local, table, pairs.T))
     return Blocks(np.where(i == j, 1.0, SQRT2), *integers), groups

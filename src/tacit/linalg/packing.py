@@ -88,7 +88,7 @@ def packed_outer_sums(
         products *= others.take(second[part], axis=0)
         if grid > 0.0:
             np.rint(products, out=products)
-        np.add.reduce(products, 1, None, total[part])
+        np.add.reduce(products, 1, out=total[part])
     total *= 1.0 / unit
     return total
 

@@ -188,17 +188,11 @@ def counts_decisions(stream: Stream) -> bool:
 
 
 def decisions_to_leaf(stream: Stream) -> int:
-    """How many decisions may follow before the open leaf is due; none or fewer when it is."""
+    """How many decisions may follow before a leaf is due: the open one, or the next where that is to be closed now."""
     leaves = stream.mechanism
     assert isinstance(leaves, GeometricLeaves)
-    return leaves.boundary.item() - leaves.decisions.item()
-
-
-def decisions_of_next_leaf(stream: Stream) -> int:
-    """How many decisions the leaf after the open one, which is due, will take."""
-    leaves = stream.mechanism
-    assert isinstance(leaves, GeometricLeaves)
-    return leaves.terms(stream.noise_sd.item()).following - leaves.decisions.item()
+    boundary = leaves.terms(stream.noise_sd.item())[1] if leaves.is_due else leaves.boundary.item()
+    return boundary - leaves.decisions.item()
 
 
 def is_used_up(stream: Stream) -> bool:

@@ -103,14 +103,13 @@ class GeometricLeaves(NamedTuple):
         """Whether the open leaf is to be closed before the next decision."""
         return self.decisions.item() >= self.boundary.item()
 
-    def terms(self, sd: float) -> LeafTerms:
-        """What closing the open leaf now means."""
-        constants = self.constants
-        return leaf_terms(self.boundary.item(), self.decisions.item(), constants.head_start, sd, constants.grid)
+    def terms(self, sd: float) -> tuple[int, int, float]:
+        """What closing the open leaf now means (`leaf_terms`)."""
+        return leaf_terms(self.boundary.item(), self.decisions.item(), sd, self.constants)
 
     def noise_scale(self, sd: float) -> float:
         """Parameter of the noise of the open leaf, in steps, were it closed now."""
-        return self.terms(sd).noise
+        return self.terms(sd)[2]
 
     def is_full(self, noise_sd: float) -> bool:
         """Whether W, or its noise, could leave their integers if the open leaf were closed in this epoch: by the clock.
@@ -119,12 +118,12 @@ class GeometricLeaves(NamedTuple):
         the decisions since then.  The latter are in this epoch's first leaf, or come later in place of one that
         waited: they are looked at when that leaf is closed, and count with its weight ever after.
         """
-        constants, decisions, terms = self.constants, self.decisions.item(), self.terms(noise_sd)
-        heaviest = terms.weight * constants.row_steps
+        constants, decisions, (weight, _, noise) = self.constants, self.decisions.item(), self.terms(noise_sd)
+        heaviest = weight * constants.row_steps
         found = max(0, self.open_rows.item() - decisions)  # by the first leaf of an epoch; none by others
         if heaviest * (decisions + constants.waiting) >= LARGEST_SUM or heaviest * found >= LARGEST_SUM // 2:
             return True
-        return terms.noise > MAX_PARAMETER
+        return noise > MAX_PARAMETER
 
     def count_decisions(self, users: int) -> None:
         """Move the clock on by ``users`` decisions."""
@@ -137,21 +136,19 @@ class GeometricLeaves(NamedTuple):
         self.boundary[()] = following
         self.closed_rows[()] = total = self.closed_rows.item() + rows
         self.open_rows[()] = 0
-        weighted = self.weighted
-        weighted += weight * self._steps_of(leaf)
+        np.add(self.weighted, weight * self._steps_of(leaf), self.weighted)
         closed[()] += 1
-        spread = steps * grid
-        self._update_gains(float(weight), float(rows), spread * spread)
-        np.add(weighted, noise.astype(np.int64), self.observed)
-        self._filter(self.mean, self.expected, self.observed * grid)
+        self._update_gains(float(weight), float(rows), steps * grid)
+        np.add(self.weighted, noise.astype(np.int64), self.observed)
+        self._filter(self.mean, self.expected, np.multiply(self.observed, grid))
         np.multiply(self.mean, float(total), released)
 
     def _steps_of(self, leaf: FloatArray) -> IntArray:
         return (leaf / self.constants.grid).astype(np.int64)
 
-    def _update_gains(self, weight: float, rows: float, variance: float) -> None:
-        """Riccati recursion for (h, W): W' = W + A m h + A e, Var e = m v, seen with this variance."""
-        step = weight * rows
+    def _update_gains(self, weight: float, rows: float, sd: float) -> None:
+        """Riccati recursion for (h, W): W' = W + A m h + A e, Var e = m v, seen with noise of this deviation."""
+        step, variance = weight * rows, sd * sd
         total = _predicted(self.total.tolist(), step, weight * weight * rows * self.constants.fluctuation)
         privacy = _predicted(self.privacy.tolist(), step, 0.0)
         _, cross, weighted = total
@@ -185,9 +182,8 @@ class GeometricLeaves(NamedTuple):
         if closed <= 1:  # a new epoch: W is 0 again and known to be
             public.weighted[:] = 0.0
             public.expected[:] = 0.0
-        weighted = public.weighted
-        weighted += self.newest.item(0) * row
-        self._filter(public.mean, public.expected, weighted)
+        np.add(public.weighted, self.newest.item(0) * row, public.weighted)
+        self._filter(public.mean, public.expected, public.weighted)
 
     def restart(self, closed: int, sd: float, released: FloatArray, decay: FloatArray, weight: FloatArray) -> None:
         """Begin a new epoch: W is 0 again and known to be; what is known of the mean row stays known."""
@@ -272,25 +268,16 @@ def noise_steps(noise_sd: float, grid: float, weight: int, following: int) -> fl
     return float(math.ceil(noise_sd / grid * inverse * (1.0 + 1e-12)))
 
 
-class LeafTerms(NamedTuple):
-    """What closing a leaf means; a function of the clock."""
-
-    weight: int
-    """A of the leaf."""
-    following: int
-    """The boundary of the leaf that is opened."""
-    noise: float
-    """Parameter of its noise, in steps."""
-
-
 @lru_cache(maxsize=4096)
-def leaf_terms(boundary: int, decisions: int, head_start: int, noise_sd: float, grid: float) -> LeafTerms:
-    """What closing the leaf of this boundary means after so many decisions; kept, since all runs of a setting share it.
+def leaf_terms(boundary: int, decisions: int, noise_sd: float, constants: GeometricConstants) -> tuple[int, int, float]:
+    """What closing the leaf of this boundary after so many decisions means; kept, since all runs of a setting share it.
 
-    The noise that is drawn, the leaf's weight and what the filter is told of both come from here.
+    That is its weight A, the boundary of the leaf that is opened, and the parameter of its noise, in steps.  What is
+    drawn, summed and told to the filter all comes from here.
     """
-    weight, following = leaf_weight(boundary, head_start), next_boundary(boundary, decisions, head_start)
-    return LeafTerms(weight, following, noise_steps(noise_sd, grid, weight, leaf_weight(following, head_start)))
+    following = next_boundary(boundary, decisions, constants.head_start)
+    weight, heavier = (leaf_weight(end, constants.head_start) for end in (boundary, following))
+    return weight, following, noise_steps(noise_sd, constants.grid, weight, heavier)
 
 
 def longest_head_start(noise: float) -> int:

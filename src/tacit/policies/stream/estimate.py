@@ -1,8 +1,8 @@
 """What the stream's releases say about theta: a regression for each block of coordinates that can be nonzero together.
 
-Where all coordinates can, that is one block, of shape (m, m).  Parameters that no row has together make blocks
-(`tacit.linalg.blocks`) of which each is a regression of its own: sums of one say nothing about theta in another.  Blocks
-of one size are solved as a stack, shape (C, m, m).
+Where all coordinates can, that is one block, shape (m, m).  Parameters that no row has together make blocks
+(`tacit.linalg.blocks`) of which each is a regression of its own: sums of one say nothing about theta in another.
+Blocks of one size are solved as a stack, shape (C, m, m).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tacit.typing import FloatArray
 
 _FLOOR = 0.3
 """Of tau^2, in units of p phi^2: what is not known about phi, which matters where privacy noise is off."""
-_FEW = 16
-"""Eigenvalues up to which plain numbers are faster than arrays."""
-Number = TypeVar("Number", float, FloatArray)
 _NO_AXIS = 1e-9
 """Energy of Q below which all directions were played alike."""
+_FEW = 16
+"""Eigenvalues of one block up to which plain numbers are faster than arrays."""
+Number = TypeVar("Number", float, FloatArray)
 
 
 class StreamConstants(NamedTuple):
@@ -91,8 +91,9 @@ def solve_blocks(
         widths of the bonus, one for each part of it.
     """
     *stack, size = theta.shape
+    times = np.matmul if stack else np.dot  # which is the faster one, for two matrices
     span = np.array((_identity(h.shape), axes, h)).reshape(3, *stack, -1).swapaxes(0, -2)
-    products, squares = (span @ span.mT).reshape(-1, 3, 3).tolist(), np.vecdot(theta, theta).reshape(-1).tolist()
+    products, squares = times(span, span.mT).reshape(-1, 3, 3).tolist(), np.vecdot(theta, theta).reshape(-1).tolist()
     floor, more = _FLOOR * constants.prior * dispersion**2, constants.noise_width**2 - constants.width**2
     shares, terms = [], []
     for inner, squared, released in zip(products, squares, entries, strict=True):
@@ -100,20 +101,19 @@ def solve_blocks(
         noise = variance * (constants.scale**-2 + 0.5 * share[2] ** 2 * squared)
         shares.append(share)
         terms.append((max(noise, floor), more * noise))
-    values, basis = _eigenpairs((np.array(shares).reshape(*stack, 1, 3) @ span).reshape(h.shape))
-    if values.ndim == 1 and size <= _FEW:
+    values, basis = _eigenpairs(times(np.array(shares).reshape(*stack, 1, 3), span).reshape(h.shape))
+    if not stack and size <= _FEW:
         found = [_weights(constants, dispersion, max(value, 0.0), *terms[0]) for value in values.tolist()]
-        weights = np.array(found).T[:, np.newaxis]
+        weights = np.array(found).T
     else:
         tau, wider = np.array(terms).T.reshape(2, *stack, 1)
-        weights = np.array(_weights(constants, dispersion, np.maximum(values, 0.0), tau, wider))[..., np.newaxis, :]
+        weights = np.array(_weights(constants, dispersion, np.maximum(values, 0.0), tau, wider))
+    if stack:
+        score, weights = score[:, np.newaxis], weights[:, :, np.newaxis]
     in_theta, in_covariance, in_optimistic = weights
     turned = basis.mT
-    return (
-        ((score[..., np.newaxis, :] @ basis * in_theta) @ turned).reshape(-1),
-        (basis * in_covariance) @ turned,
-        (basis * in_optimistic) @ turned,
-    )
+    found_theta = times(times(score, basis) * in_theta, turned).reshape(-1)
+    return found_theta, times(basis * in_covariance, turned), times(basis * in_optimistic, turned)
 
 
 def _eigenpairs(matrices: FloatArray) -> tuple[FloatArray, FloatArray]:

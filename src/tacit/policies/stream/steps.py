@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.estimation.linearised import blended_weights, length_shares
+from tacit.linalg.ball import into_ball
 from tacit.linalg.blocks import (
     BlockGroup,
     Blocks,
@@ -24,7 +25,6 @@ from tacit.linalg.blocks import (
     check_compact,
     packed_directions,
 )
-from tacit.linalg.ball import into_ball
 from tacit.policies.admission import remember_rows
 from tacit.policies.beliefs import BlockBelief, GaussianBelief, most_promising
 from tacit.policies.steps import Steps
