@@ -144,7 +144,8 @@ def solve(state: StreamState) -> None:
                 group.entries,
             )
         thetas.append(theta)
-    state.theta[:] = into_ball(np.concatenate(thetas), constants.theta_bound)  # at once: it is never outside
+    found = np.concatenate(thetas) if len(thetas) > 1 else theta
+    state.theta[:] = into_ball(found, constants.theta_bound)  # at once: it is never outside, whatever interrupts this
 
 
 STEPS = Steps(choose, learn, advance)
