@@ -20,15 +20,20 @@ Fixed = Annotated[Value, "fixed"]
 
 
 class Scalar(Protocol):
-    """A number of a state that changes: an array without axes, read and written as ``x[()]``."""
+    """A number of a state that changes: an array without axes, read and written as ``x[()]``.
 
+    ``x.item()`` reads it as a number of Python, which is faster.
+    """
+
+    def item(self) -> float: ...
     def __getitem__(self, index: tuple[()], /) -> float: ...
     def __setitem__(self, index: tuple[()], value: float, /) -> None: ...
 
 
 class Count(Protocol):
-    """A whole number of a state that changes: an integer array without axes, read and written as ``x[()]``."""
+    """A whole number of a state that changes: an integer array without axes, read and written as a `Scalar` is."""
 
+    def item(self) -> int: ...
     def __getitem__(self, index: tuple[()], /) -> int: ...
     def __setitem__(self, index: tuple[()], value: int, /) -> None: ...
 

@@ -269,11 +269,11 @@ class Environment:
 
     def _outcomes(self, rng: np.random.Generator, contexts: FloatArray, means: FloatArray) -> Block:
         bound, uniforms = self.setting.largest_reward, rng.random((means.shape[0], 1))
-        slack = _ROUNDING * bound
-        if not ((means >= -slack) & (means <= bound + slack)).all():
+        best, slack = means.max(axis=1, keepdims=True), _ROUNDING * bound
+        if not (means.min() >= -slack and best.max() <= bound + slack):  # also when there is a NaN
             raise self._error(f"must yield mean rewards in [0, {bound:g}]")
         rewards = self.setting.link.draw_rewards(means, bound, uniforms)
-        return Block(contexts, rewards, means.max(axis=1, keepdims=True) - means)
+        return Block(contexts, rewards, best - means)
 
     def _error(self, fault: str) -> InvalidInput:
         return InvalidInput(f"the environment {self.kind.name!r} {fault}")

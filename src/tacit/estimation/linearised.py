@@ -70,7 +70,9 @@ def blended_weights(link: Link, blend: float, z: FloatArray) -> tuple[FloatArray
 def length_shares(rows: FloatArray) -> FloatArray:
     """1 / |x| of each row, by which it is multiplied, or 1 below c; rounding never makes a row longer than 1."""
     length = np.sqrt(np.vecdot(rows, rows))
-    return np.where(length >= SHORTEST, (1.0 - 1e-15) / np.maximum(length, SHORTEST), 1.0)
+    share: FloatArray = (1.0 - 1e-15) / np.maximum(length, SHORTEST)
+    share[length < SHORTEST] = 1.0
+    return share
 
 
 class _Rows(NamedTuple):

@@ -23,6 +23,8 @@ FORBIDDEN = -1
 """In place of the entry of a pair that cannot be nonzero together."""
 NO_POSITION = -1.0
 """Fills up the positions of a compact row."""
+_TINY = np.finfo(np.float64).tiny
+"""Squared lengths below it count as 0."""
 
 
 class Blocks(NamedTuple):
@@ -46,7 +48,10 @@ class Blocks(NamedTuple):
 
 @dataclass(frozen=True)
 class BlockGroup:
-    """Neighbouring blocks of one size as a stack: C blocks of m coordinates."""
+    """Neighbouring blocks of one size as a stack: C blocks of m coordinates.
+
+    Where there is one block in all, arrays have no axis of blocks: NumPy takes half as long for them.
+    """
 
     coordinates: slice
     """Those of all of its blocks."""
@@ -56,12 +61,12 @@ class BlockGroup:
     """Packed entry of each entry of the squares, shape (C, m, m); any entry where ``factor`` is 0."""
     factor: FloatArray
     """What unpacking multiplies by: 1 on the diagonal, 1 / sqrt(2) beside it, 0 where a pair is forbidden."""
-    entries: IntArray
-    """How many packed entries each block has, shape (C,)."""
+    entries: list[int]
+    """How many packed entries each block has."""
 
     def vectors(self, vector: FloatArray) -> FloatArray:
         """View the coordinates of these blocks in a vector of all coordinates, shape (C, m)."""
-        return vector[self.coordinates].reshape(self.table.shape[:2])
+        return vector[self.coordinates].reshape(self.table.shape[:-1])
 
     def matrices(self, squares: FloatArray) -> FloatArray:
         """View the squares of these blocks among those of all blocks, shape (C, m, m)."""
@@ -93,26 +98,26 @@ def make_blocks(starts: IntArray, pairs: IntArray) -> tuple[Blocks, list[BlockGr
         count, size, corner = own.size, int(sizes[own[0]]), int(corners[own[0]])
         squares = slice(corner, corner + count * size * size)
         coordinates = slice(int(starts[own[0]]), int(starts[own[-1] + 1]))
-        groups.append(_group(coordinates, squares, table[squares].reshape(count, size, size)))
+        shape = (size, size) if sizes.size == 1 else (count, size, size)
+        groups.append(_group(coordinates, squares, table[squares].reshape(shape)))
     integers = (np.ascontiguousarray(array, dtype=np.int64) for array in (starts, block, lines, local, table, pairs.T))
     return Blocks(np.where(i == j, 1.0, SQRT2), *integers), groups
 
 
 def _group(coordinates: slice, squares: slice, entries: IntArray) -> BlockGroup:
     """The stack of blocks with these packed entries, shape (C, m, m)."""
-    size = entries.shape[1]
+    size = entries.shape[-1]
     allowed = entries != FORBIDDEN
     factor = np.where(allowed, np.where(np.eye(size, dtype=bool), 1.0, 1.0 / SQRT2), 0.0)
-    counts = (allowed.sum(axis=(1, 2)) + size) // 2
-    return BlockGroup(coordinates, squares, np.maximum(entries, 0), factor, counts)
+    counts = (allowed.reshape(-1, size * size).sum(axis=1) + size) // 2
+    return BlockGroup(coordinates, squares, np.maximum(entries, 0), factor, counts.tolist())
 
 
 def packed_directions(blocks: Blocks, theta: FloatArray) -> FloatArray:
     """The packing of u u' for each block, u the part of ``theta`` in it, of length 1; 0 where ``theta`` is."""
     squared = np.add.reduceat(theta * theta, blocks.starts[:-1])
-    lengths = np.sqrt(np.where(squared > 0.0, squared, 1.0))
-    u = theta / lengths.take(blocks.block)
-    return np.asarray(u.take(blocks.pairs[0]) * u.take(blocks.pairs[1]) * blocks.packing)
+    first, second = (theta / np.sqrt(np.maximum(squared, _TINY)).take(blocks.block)).take(blocks.pairs)
+    return np.asarray(first * second * blocks.packing)
 
 
 def compact_rows(rows: IntArray, positions: IntArray, values: FloatArray, shape: tuple[int, int]) -> FloatArray:

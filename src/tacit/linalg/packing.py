@@ -75,11 +75,11 @@ def packed_outer_sums(
     unit = 1.0 / grid if grid > 0.0 else 1.0  # a power of two: nothing is rounded by it
     # A line for each number of a row: what is gathered are whole lines then.
     factors, others = np.empty((dim + 1, count)), np.empty((2 * dim, count))
-    np.multiply(rows.T, weights * unit, out=factors[:dim])
-    others[:dim] = rows.T
-    np.multiply(rows.T, SQRT2, out=others[dim:])
+    np.multiply(rows.T, weights, factors[:dim])
+    np.multiply(rows.T, unit, others[:dim])
+    np.multiply(rows.T, SQRT2 * unit, others[dim:])
     if responses is not None:
-        np.multiply(responses, unit, out=factors[dim])
+        factors[dim] = responses
     total = np.empty(packed_size(dim) if responses is None else first.size)
     step = max(1, _CHUNK // max(1, count))
     for start in range(0, total.size, step):
@@ -87,8 +87,8 @@ def packed_outer_sums(
         products = factors.take(first[part], axis=0)
         products *= others.take(second[part], axis=0)
         if grid > 0.0:
-            np.rint(products, out=products)
-        products.sum(axis=1, out=total[part])
+            np.rint(products, products)
+        np.add.reduce(products, 1, out=total[part])
     total *= 1.0 / unit
     return total
 

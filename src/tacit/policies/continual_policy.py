@@ -12,10 +12,10 @@ from tacit.privacy.continual import (
     ContinualRelease,
     Stream,
     counts_decisions,
-    decisions_of_next_leaf,
     decisions_to_leaf,
     drop_raw,
     is_used_up,
+    leaf_is_due,
     leaf_noise_scale,
     plan_release,
     start_epoch,
@@ -142,13 +142,12 @@ class ContinualPolicy(PrivatePolicy):
         return Span(left or NO_END, self.noise_size, self.noise_scale)
 
     def _span_of_decisions(self, stream: Stream) -> Span:
-        waiting = decisions_to_leaf(stream)
-        if waiting > 0:
-            return Span(waiting, 0, 0.0, rare=True)
+        if not leaf_is_due(stream):
+            return Span(decisions_to_leaf(stream), 0, 0.0, rare=True)
         if is_used_up(stream):
             self._start_epoch(int(stream.leaves[()]))
             return self._span_of_decisions(stream)
-        return Span(decisions_of_next_leaf(stream), self.noise_size, leaf_noise_scale(stream), rare=True)
+        return Span(decisions_to_leaf(stream), self.noise_size, leaf_noise_scale(stream), rare=True)
 
     @property
     def noise_size(self) -> int:

@@ -80,11 +80,11 @@ def close_leaf(stream: Stream, noise: FloatArray, users: int) -> bool:
     if mechanism.is_due:
         if noise.shape[0] != stream.leaf.shape[0]:
             raise ValueError("a leaf is due, and no noise was drawn for it")  # closed now, it would show raw sums
-        fresh = bool(stream.closed[()] < stream.leaves[()])
+        fresh = stream.closed.item() < stream.leaves.item()
         leaf = stream.leaf.copy()
         stream.leaf[:] = 0.0  # first: an interruption loses rows, and never has them released twice
         if fresh:
-            mechanism.release(stream.closed, leaf, noise, float(stream.noise_sd[()]), stream.released)
+            mechanism.release(stream.closed, leaf, noise, stream.noise_sd.item(), stream.released)
     mechanism.count_decisions(users)
     return fresh
 
@@ -164,7 +164,7 @@ def contribute_outer(
 
 def released_variance(stream: Stream) -> float:
     """Variance that noise gives each entry of ``released``: public, since it depends on the clock only."""
-    return stream.mechanism.variance(int(stream.closed[()]), float(stream.noise_sd[()]))
+    return stream.mechanism.variance(stream.closed.item(), stream.noise_sd.item())
 
 
 def unevenness(stream: Stream) -> float:
@@ -174,7 +174,7 @@ def unevenness(stream: Stream) -> float:
 
 def leaf_noise_scale(stream: Stream) -> float:
     """Scale of the noise that closing the open leaf takes: a standard deviation, or a parameter in steps."""
-    return stream.mechanism.noise_scale(float(stream.noise_sd[()]))
+    return stream.mechanism.noise_scale(stream.noise_sd.item())
 
 
 def leaf_is_due(stream: Stream) -> bool:
@@ -188,23 +188,17 @@ def counts_decisions(stream: Stream) -> bool:
 
 
 def decisions_to_leaf(stream: Stream) -> int:
-    """How many decisions may follow before the open leaf is due; none or fewer when it is."""
+    """How many decisions may follow before a leaf is due: the open one, or the next where that is to be closed now."""
     leaves = stream.mechanism
     assert isinstance(leaves, GeometricLeaves)
-    return int(leaves.boundary[()] - leaves.decisions[()])
-
-
-def decisions_of_next_leaf(stream: Stream) -> int:
-    """How many decisions the leaf after the open one, which is due, will take."""
-    leaves = stream.mechanism
-    assert isinstance(leaves, GeometricLeaves)
-    return int(leaves.boundary_after - leaves.decisions[()])
+    boundary = leaves.terms(stream.noise_sd.item())[1] if leaves.is_due else leaves.boundary.item()
+    return boundary - leaves.decisions.item()
 
 
 def is_used_up(stream: Stream) -> bool:
     """Whether the open leaf is for the next epoch to release: no leaves are left, or the integers could overflow."""
     if isinstance(stream.mechanism, GeometricLeaves):
-        return stream.mechanism.is_full(float(stream.noise_sd[()]))
+        return stream.mechanism.is_full(stream.noise_sd.item())
     return bool(stream.closed[()] >= stream.leaves[()])
 
 

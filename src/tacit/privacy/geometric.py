@@ -91,22 +91,25 @@ class GeometricLeaves(NamedTuple):
     @property
     def open_weight(self) -> int:
         """A_k of the open leaf."""
-        return leaf_weight(int(self.boundary[()]), self.constants.head_start)
+        return leaf_weight(self.boundary.item(), self.constants.head_start)
 
     @property
     def boundary_after(self) -> int:
         """The boundary of the leaf that is opened when the open one is closed now."""
-        return next_boundary(int(self.boundary[()]), int(self.decisions[()]), self.constants.head_start)
+        return next_boundary(self.boundary.item(), self.decisions.item(), self.constants.head_start)
 
     @property
     def is_due(self) -> bool:
         """Whether the open leaf is to be closed before the next decision."""
-        return bool(self.decisions[()] >= self.boundary[()])
+        return self.decisions.item() >= self.boundary.item()
+
+    def terms(self, sd: float) -> tuple[int, int, float]:
+        """What closing the open leaf now means (`leaf_terms`)."""
+        return leaf_terms(self.boundary.item(), self.decisions.item(), sd, self.constants)
 
     def noise_scale(self, sd: float) -> float:
         """Parameter of the noise of the open leaf, in steps, were it closed now."""
-        following = leaf_weight(self.boundary_after, self.constants.head_start)
-        return noise_steps(sd, self.constants.grid, self.open_weight, following)
+        return self.terms(sd)[2]
 
     def is_full(self, noise_sd: float) -> bool:
         """Whether W, or its noise, could leave their integers if the open leaf were closed in this epoch: by the clock.
@@ -115,12 +118,12 @@ class GeometricLeaves(NamedTuple):
         the decisions since then.  The latter are in this epoch's first leaf, or come later in place of one that
         waited: they are looked at when that leaf is closed, and count with its weight ever after.
         """
-        constants, decisions = self.constants, int(self.decisions[()])
-        heaviest = self.open_weight * constants.row_steps
-        found = max(0, int(self.open_rows[()]) - decisions)  # by the first leaf of an epoch; none by others
+        constants, decisions, (weight, _, noise) = self.constants, self.decisions.item(), self.terms(noise_sd)
+        heaviest = weight * constants.row_steps
+        found = max(0, self.open_rows.item() - decisions)  # by the first leaf of an epoch; none by others
         if heaviest * (decisions + constants.waiting) >= LARGEST_SUM or heaviest * found >= LARGEST_SUM // 2:
             return True
-        return self.noise_scale(noise_sd) > MAX_PARAMETER
+        return noise > MAX_PARAMETER
 
     def count_decisions(self, users: int) -> None:
         """Move the clock on by ``users`` decisions."""
@@ -129,31 +132,23 @@ class GeometricLeaves(NamedTuple):
 
     def release(self, closed: Count, leaf: FloatArray, noise: FloatArray, sd: float, released: FloatArray) -> None:
         """Add the leaf to W with its weight, publish W and noise, and bring ``released``, t h, up to date."""
-        constants, weight, rows = self.constants, self.open_weight, int(self.open_rows[()])
-        following = self.boundary_after
-        spread = noise_steps(sd, constants.grid, weight, leaf_weight(following, constants.head_start)) * constants.grid
+        (weight, following, steps), rows, grid = self.terms(sd), self.open_rows.item(), self.constants.grid
         self.boundary[()] = following
-        self.closed_rows[()] += rows
+        self.closed_rows[()] = total = self.closed_rows.item() + rows
         self.open_rows[()] = 0
-        weighted, mean = self.weighted, self.mean
-        weighted += weight * self._steps_of(leaf)
+        np.add(self.weighted, weight * self._steps_of(leaf), self.weighted)
         closed[()] += 1
-        gain, gain_weighted = self._update_gains(float(weight), float(rows), spread * spread)
-        step = float(weight) * rows
-        self.newest[:] = step, gain, gain_weighted
-        np.add(weighted, noise.astype(np.int64), out=self.observed)
-        expected = self.expected + step * mean
-        surprise = self.observed * constants.grid - expected
-        mean += gain * surprise
-        np.add(expected, gain_weighted * surprise, out=self.expected)
-        np.multiply(mean, float(self.closed_rows[()]), out=released)
+        self._update_gains(float(weight), float(rows), steps * grid)
+        np.add(self.weighted, noise.astype(np.int64), self.observed)
+        self._filter(self.mean, self.expected, np.multiply(self.observed, grid))
+        np.multiply(self.mean, float(total), released)
 
     def _steps_of(self, leaf: FloatArray) -> IntArray:
         return (leaf / self.constants.grid).astype(np.int64)
 
-    def _update_gains(self, weight: float, rows: float, variance: float) -> tuple[float, float]:
-        """Riccati recursion for (h, W): W' = W + A m h + A e, Var e = m v, seen with this variance."""
-        step = weight * rows
+    def _update_gains(self, weight: float, rows: float, sd: float) -> None:
+        """Riccati recursion for (h, W): W' = W + A m h + A e, Var e = m v, seen with noise of this deviation."""
+        step, variance = weight * rows, sd * sd
         total = _predicted(self.total.tolist(), step, weight * weight * rows * self.constants.fluctuation)
         privacy = _predicted(self.privacy.tolist(), step, 0.0)
         _, cross, weighted = total
@@ -161,31 +156,34 @@ class GeometricLeaves(NamedTuple):
         gain, gain_weighted = cross / seen, weighted / seen
         self.total[:] = _corrected(total, gain, gain_weighted, variance)
         self.privacy[:] = _corrected(privacy, gain, gain_weighted, variance)
-        return gain, gain_weighted
+        self.newest[:] = step, gain, gain_weighted
+
+    def _filter(self, mean: FloatArray, expected: FloatArray, weighted: FloatArray) -> None:
+        """Bring ``mean``, h, and ``expected``, of W, up to date with what was seen of W after the newest leaf."""
+        step, gain, gain_weighted = self.newest.tolist()
+        expected += step * mean
+        surprise = weighted - expected
+        mean += gain * surprise
+        expected += gain_weighted * surprise
 
     def variance(self, closed: int, sd: float) -> float:
         """Variance of each entry of t h that privacy noise makes."""
-        rows = float(self.closed_rows[()])
-        return float(rows * rows * self.privacy[0])
+        rows = float(self.closed_rows.item())
+        return rows * rows * self.privacy.item(0)
 
     @property
     def unevenness(self) -> float:
         """t sum_i a_i^2 for the weights a_i, of sum 1, that rows have in h: 1 for a plain mean, more for others."""
-        rows = float(self.closed_rows[()])
-        return float(rows * max(self.total[0] - self.privacy[0], 0.0) / self.constants.fluctuation)
+        rows = float(self.closed_rows.item())
+        return rows * max(self.total.item(0) - self.privacy.item(0), 0.0) / self.constants.fluctuation
 
     def follow_public(self, closed: int, released: int, public: PublicMean, row: FloatArray) -> None:
         """Take in the public ``row`` that each decision of the leaf just closed, number ``closed``, is known to add."""
-        step, gain, gain_weighted = self.newest.tolist()
         if closed <= 1:  # a new epoch: W is 0 again and known to be
             public.weighted[:] = 0.0
             public.expected[:] = 0.0
-        weighted, mean = public.weighted, public.mean
-        expected = public.expected + step * mean
-        weighted += step * row
-        surprise = weighted - expected
-        mean += gain * surprise
-        np.add(expected, gain_weighted * surprise, out=public.expected)
+        np.add(public.weighted, self.newest.item(0) * row, public.weighted)
+        self._filter(public.mean, public.expected, public.weighted)
 
     def restart(self, closed: int, sd: float, released: FloatArray, decay: FloatArray, weight: FloatArray) -> None:
         """Begin a new epoch: W is 0 again and known to be; what is known of the mean row stays known."""
@@ -245,7 +243,6 @@ def empty_leaves(size: int, constants: GeometricConstants, row_norm: float) -> G
     )
 
 
-@lru_cache(maxsize=1024)
 def leaf_weight(boundary: int, head_start: int) -> int:
     """A of the leaf that closes at this boundary: whole, and never less for a later one; n itself without a head start.
 
@@ -254,7 +251,6 @@ def leaf_weight(boundary: int, head_start: int) -> int:
     return int(math.sqrt(float(boundary) * float(boundary) + float(head_start) * float(head_start)))
 
 
-@lru_cache(maxsize=1024)
 def next_boundary(boundary: int, decisions: int, head_start: int) -> int:
     """The first boundary of the schedule that is later than ``decisions`` and weighs more than ``boundary``."""
     weight, following = leaf_weight(boundary, head_start), boundary
@@ -263,7 +259,6 @@ def next_boundary(boundary: int, decisions: int, head_start: int) -> int:
     return following
 
 
-@lru_cache(maxsize=1024)
 def noise_steps(noise_sd: float, grid: float, weight: int, following: int) -> float:
     """Parameter of a leaf's noise in steps, sigma / (grid b), rounded up; b follows from its weight and the next one's.
 
@@ -271,6 +266,18 @@ def noise_steps(noise_sd: float, grid: float, weight: int, following: int) -> fl
     """
     inverse = float(weight) * float(following) / math.sqrt(float(following - weight) * float(following + weight))
     return float(math.ceil(noise_sd / grid * inverse * (1.0 + 1e-12)))
+
+
+@lru_cache(maxsize=4096)
+def leaf_terms(boundary: int, decisions: int, noise_sd: float, constants: GeometricConstants) -> tuple[int, int, float]:
+    """What closing the leaf of this boundary after so many decisions means; kept, since all runs of a setting share it.
+
+    That is its weight A, the boundary of the leaf that is opened, and the parameter of its noise, in steps.  What is
+    drawn, summed and told to the filter all comes from here.
+    """
+    following = next_boundary(boundary, decisions, constants.head_start)
+    weight, heavier = (leaf_weight(end, constants.head_start) for end in (boundary, following))
+    return weight, following, noise_steps(noise_sd, constants.grid, weight, heavier)
 
 
 def longest_head_start(noise: float) -> int:

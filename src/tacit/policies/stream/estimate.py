@@ -1,24 +1,29 @@
 """What the stream's releases say about theta: a regression for each block of coordinates that can be nonzero together.
 
-Where all coordinates can, that is one block.  Parameters that no row has together make blocks (`tacit.linalg.blocks`)
-of which each is a regression of its own: sums of one say nothing about theta in another.  Blocks of one size are solved
-as a stack, shape (C, m, m).
+Where all coordinates can, that is one block, shape (m, m).  Parameters that no row has together make blocks
+(`tacit.linalg.blocks`) of which each is a regression of its own: sums of one say nothing about theta in another.
+Blocks of one size are solved as a stack, shape (C, m, m).
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from scipy.linalg.lapack import dsyevd
 
+from tacit.errors import TacitError
 from tacit.glm.links import Link
-from tacit.typing import FloatArray, IntArray
+from tacit.typing import FloatArray
 
 _FLOOR = 0.3
 """Of tau^2, in units of p phi^2: what is not known about phi, which matters where privacy noise is off."""
 _NO_AXIS = 1e-9
 """Energy of Q below which all directions were played alike."""
+_FEW = 16
+"""Eigenvalues of one block up to which plain numbers are faster than arrays."""
+Number = TypeVar("Number", float, FloatArray)
 
 
 class StreamConstants(NamedTuple):
@@ -46,36 +51,17 @@ class StreamConstants(NamedTuple):
     """Whether that is a multiple of the identity and the axes that were played, or the former alone."""
 
 
-class Uncertainty(NamedTuple):
-    """What is known of the errors of H and b, by the clock alone."""
-
-    dispersion: float
-    """phi': variance of b in units of H, from rewards."""
-    variance: float
-    """Of every entry of the stream, from privacy noise."""
-
-
-class Posterior(NamedTuple):
-    """Theta and its covariance for a stack of blocks."""
-
-    theta: FloatArray
-    """Shape (C, m)."""
-    covariance: FloatArray
-    """Shape (C, m, m)."""
-    optimistic: FloatArray
-    """The covariance with the squared widths of the bonus, one for each part of it."""
-
-
 def solve_blocks(
     constants: StreamConstants,
-    known: Uncertainty,
+    dispersion: float,
+    variance: float,
     h: FloatArray,
     score: FloatArray,
     axes: FloatArray,
     theta: FloatArray,
-    entries: IntArray,
-) -> Posterior:
-    """Posterior mean and covariance of theta given the released H and b, for a stack of blocks.
+    entries: list[int],
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Posterior mean and covariance of theta given the released H and b, for one block or a stack.
 
     H is shrunk and made positive first.  b - H theta* has covariance phi' H from rewards and tau^2 I from privacy
     noise, tau^2 = Var b + Var H |theta|^2 / 2 across theta.  With the prior N(0, I / p), p = (d + 2) / S^2 as of a
@@ -87,76 +73,97 @@ def solve_blocks(
 
     Parameters
     ----------
+    dispersion
+        phi': variance of b in units of H, from rewards.
+    variance
+        Of every entry of the stream, from privacy noise.
     h, axes
         H as released, and the mean of u u', u the direction of the theta that arms were chosen by; shape (C, m, m).
     score, theta
         b as released, and the theta before; shape (C, m).
     entries
-        Packed entries of each block that were released, and carry noise; shape (C,).
+        Packed entries of each block that were released, and carry noise.
+
+    Returns
+    -------
+    tuple
+        theta, one block after another, shape (C m,); its covariance, shape (C, m, m); and the latter with the squared
+        widths of the bonus, one for each part of it.
     """
-    dispersion, variance = known
-    kept = [1.0] * len(h)
-    if constants.shrinks:
-        h, kept = _shrunk(h, axes, variance, entries, along_axes=constants.axes)
-    values, basis = np.linalg.eigh(h)
-    values = np.maximum(values, 0.0)
-    sizes = zip(kept, np.vecdot(theta, theta).tolist(), strict=True)
-    noises = [variance * (constants.scale**-2 + 0.5 * share**2 * squared) for share, squared in sizes]
-    noise, floor = np.array(noises)[:, np.newaxis], _FLOOR * constants.prior * dispersion**2
-    spread = dispersion * values + np.maximum(noise, floor)
-    inverse = 1.0 / (values * values + constants.prior * spread)
-    turned = basis.transpose(0, 2, 1)
-    found = (score[:, np.newaxis] @ basis * (values * inverse)[:, np.newaxis]) @ turned
-    squared, noise_squared = constants.width**2, constants.noise_width**2
-    ratios = spread * inverse
-    wide_ratios = squared * ratios + (noise_squared - squared) * noise * inverse
-    return Posterior(
-        found[:, 0],
-        (basis * ratios[:, np.newaxis]) @ turned,
-        (basis * wide_ratios[:, np.newaxis]) @ turned,
-    )
+    *stack, size = theta.shape
+    times = np.matmul if stack else np.dot  # which is the faster one, for two matrices
+    span = np.array((_identity(h.shape), axes, h)).reshape(3, *stack, -1).swapaxes(0, -2)
+    products, squares = times(span, span.mT).reshape(-1, 3, 3).tolist(), np.vecdot(theta, theta).reshape(-1).tolist()
+    floor, more = _FLOOR * constants.prior * dispersion**2, constants.noise_width**2 - constants.width**2
+    shares, terms = [], []
+    for inner, squared, released in zip(products, squares, entries, strict=True):
+        share = _combination(constants, size, inner, variance, released)
+        noise = variance * (constants.scale**-2 + 0.5 * share[2] ** 2 * squared)
+        shares.append(share)
+        terms.append((max(noise, floor), more * noise))
+    values, basis = _eigenpairs(times(np.array(shares).reshape(*stack, 1, 3), span).reshape(h.shape))
+    if not stack and size <= _FEW:
+        found = [_weights(constants, dispersion, max(value, 0.0), *terms[0]) for value in values.tolist()]
+        weights = np.array(found).T
+    else:
+        tau, wider = np.array(terms).T.reshape(2, *stack, 1)
+        weights = np.array(_weights(constants, dispersion, np.maximum(values, 0.0), tau, wider))
+    if stack:
+        score, weights = score[:, np.newaxis], weights[:, :, np.newaxis]
+    in_theta, in_covariance, in_optimistic = weights
+    turned = basis.mT
+    found_theta = times(times(score, basis) * in_theta, turned).reshape(-1)
+    return found_theta, times(basis * in_covariance, turned), times(basis * in_optimistic, turned)
 
 
-def _shrunk(
-    h: FloatArray, axes: FloatArray, variance: float, entries: IntArray, *, along_axes: bool
-) -> tuple[FloatArray, list[float]]:
-    """level I + gap Q + a (the rest) for each H of a stack, as far as noise explains the rest; and a.
+def _eigenpairs(matrices: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Eigenvalues and eigenvectors of a symmetric matrix, or of each of a stack."""
+    if matrices.ndim > 2:
+        return np.linalg.eigh(matrices)
+    values, basis, failed = dsyevd(matrices, lower=1)  # as above, without its checks
+    if failed:
+        raise TacitError("the eigenvalues of a released matrix were not found: a fault of the program")
+    return values, basis.copy()  # line by line, as above: products are then rounded in the same way
 
-    Arms that are chosen for their score along u and are alike otherwise give an H in the span of I and u u'; Q is the
-    mean of the axes so far, less its part along I.  All of it is a combination of I, the mean of the axes and H, whose
-    inner products say which.
+
+def _weights(
+    constants: StreamConstants, dispersion: float, value: Number, tau: Number, wider: Number
+) -> tuple[Number, Number, Number]:
+    """What M^-1 H, the covariance and the optimistic one make of an eigenvector of H with this eigenvalue.
+
+    ``tau`` is tau^2, ``wider`` what is added to the squared width of that part of the variance.
     """
-    count, size = h.shape[:2]
-    span = np.array((_identities(count, size), axes.reshape(count, -1), h.reshape(count, -1))).transpose(1, 0, 2)
-    products = (span @ span.transpose(0, 2, 1)).tolist()
-    found = [
-        _combination(size, inner, variance, released, along_axes=along_axes)
-        for inner, released in zip(products, entries.tolist(), strict=True)
-    ]
-    return (np.array(found)[:, np.newaxis] @ span).reshape(h.shape), [kept for _, _, kept in found]
+    spread = dispersion * value + tau
+    inverse = 1.0 / (value * value + constants.prior * spread)
+    ratio = spread * inverse
+    return value * inverse, ratio, constants.width**2 * ratio + wider * inverse
 
 
 def _combination(
-    size: int, products: list[list[float]], variance: float, entries: int, *, along_axes: bool
+    constants: StreamConstants, size: int, products: list[list[float]], variance: float, entries: int
 ) -> tuple[float, float, float]:
     """What the shrunk H has of I, of the mean of the axes, and of H; from their inner products.
 
-    gap is fitted, and shrunk by what noise adds to its square; a = 1 - energy of the noise / observed energy, both of
-    what is left (James and Stein).  Rounding in the energy of a small rest moves H by less than the rest.
+    That is level I + gap Q + a (the rest), as far as noise explains the rest.  Arms that are chosen for their score
+    along u and are alike otherwise give an H in the span of I and u u'; Q is the mean of the axes so far, less its part
+    along I.  gap is fitted, and shrunk by what noise adds to its square; a = 1 - energy of the noise / observed energy,
+    both of what is left (James and Stein).  Rounding in the energy of a small rest moves H by less than the rest.
     """
+    if not constants.shrinks:
+        return 0.0, 0.0, 1.0
     (_, axes_trace, trace), (_, axes_square, axes_h), (_, _, square) = products
     level, mean, gap = max(trace / size, 0.0), axes_trace / size, 0.0
     energy, common = axes_square - mean * axes_trace, axes_h - mean * trace  # of Q = axes - mean I, and with H
-    if along_axes and energy > _NO_AXIS and common > 0.0:
+    if constants.axes and energy > _NO_AXIS and common > 0.0:
         gap = common / energy
         gap *= max(0.0, 1.0 - variance / (energy * gap * gap))
     rest = square - 2.0 * level * trace + level * level * size + gap * (gap * energy - 2.0 * common)
-    noise = variance * max(entries - (2 if along_axes else 1), 0)
+    noise = variance * max(entries - (2 if constants.axes else 1), 0)
     kept = max(0.0, 1.0 - noise / rest) if rest > 0.0 else 1.0
     return (1.0 - kept) * (level - gap * mean), (1.0 - kept) * gap, kept
 
 
 @cache
-def _identities(count: int, size: int) -> FloatArray:
-    """The identity of this size so many times, a line for each; not to be written to."""
-    return np.tile(np.eye(size).reshape(-1), (count, 1))
+def _identity(shape: tuple[int, ...]) -> FloatArray:
+    """The identity as a stack of this shape; not to be written to."""
+    return np.zeros(shape) + np.eye(shape[-1])

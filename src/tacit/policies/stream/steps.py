@@ -10,12 +10,12 @@ contribution is a projection, so that the sensitivity bound of whole rows holds 
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
 from tacit.estimation.linearised import blended_weights, length_shares
+from tacit.linalg.ball import into_ball
 from tacit.linalg.blocks import (
     BlockGroup,
     Blocks,
@@ -29,7 +29,7 @@ from tacit.linalg.blocks import (
 from tacit.policies.admission import chosen_rows
 from tacit.policies.beliefs import most_promising, quadratics
 from tacit.policies.steps import Steps
-from tacit.policies.stream.estimate import StreamConstants, Uncertainty, solve_blocks
+from tacit.policies.stream.estimate import StreamConstants, solve_blocks
 from tacit.privacy.continual import Stream, contribute_outer, released_variance, unevenness
 from tacit.privacy.geometric import PublicMean
 from tacit.threads import one_blas_thread, one_thread_for_product
@@ -109,13 +109,12 @@ def advance(state: StreamState, fresh: bool, users: int) -> int:
     leaves are as rare as that by themselves.
     """
     if fresh:
-        ticks = int(state.ticks[()]) + 1
-        state.ticks[()] = ticks
+        state.ticks[()] = ticks = state.ticks.item() + 1
         stream = state.stream
         # Arms of the leaf were chosen by theta, and point along it more than across.
         axes = packed_directions(state.blocks, state.theta)
-        stream.mechanism.follow_public(int(stream.closed[()]), ticks, state.played, axes)
-        if ticks >= state.solve_at[()]:
+        stream.mechanism.follow_public(stream.closed.item(), ticks, state.played, axes)
+        if ticks >= state.solve_at.item():
             state.solve_at[()] = ticks + 1 + int(ticks / state.constants.patience)
             solve(state)
     return 0
@@ -124,25 +123,24 @@ def advance(state: StreamState, fresh: bool, users: int) -> int:
 def solve(state: StreamState) -> None:
     """Make the estimate of every block from its part of the newest release; together they keep theta's bound."""
     constants, sums, dim = state.constants, state.stream.released, state.theta.size
-    score, theta = sums[sums.size - dim :] / constants.scale, np.empty(dim)
-    known = Uncertainty(constants.dispersion * unevenness(state.stream), released_variance(state.stream))
+    score, thetas = sums[sums.size - dim :] / constants.scale, []
+    dispersion, variance = constants.dispersion * unevenness(state.stream), released_variance(state.stream)
     posterior, covariance = state.posterior.reshape(-1), state.covariance.reshape(-1)
     for group in state.groups:
-        with one_blas_thread(group.table.shape[1]):
-            found = solve_blocks(
+        with one_blas_thread(group.table.shape[-1]):
+            theta, group.matrices(posterior)[:], group.matrices(covariance)[:] = solve_blocks(
                 constants,
-                known,
+                dispersion,
+                variance,
                 group.unpacked(sums),
                 group.vectors(score),
                 group.unpacked(state.played.mean),
                 group.vectors(state.theta),
                 group.entries,
             )
-        group.vectors(theta)[:] = found.theta
-        group.matrices(posterior)[:] = found.covariance
-        group.matrices(covariance)[:] = found.optimistic
-    length = math.sqrt(theta.dot(theta))
-    state.theta[:] = theta * min(1.0, constants.theta_bound / length) if length > 0.0 else 0.0
+        thetas.append(theta)
+    found = np.concatenate(thetas) if len(thetas) > 1 else theta
+    state.theta[:] = into_ball(found, constants.theta_bound)  # at once: it is never outside, whatever interrupts this
 
 
 STEPS = Steps(choose, learn, advance)
