@@ -23,6 +23,8 @@ FORBIDDEN = -1
 """In place of the entry of a pair that cannot be nonzero together."""
 NO_POSITION = -1.0
 """Fills up the positions of a compact row."""
+_FIRST = np.zeros((), dtype=np.int64)
+"""The first coordinate, as an array that NumPy need not make of a number first."""
 
 
 class Blocks(NamedTuple):
@@ -162,16 +164,15 @@ def _values_and_places(rows: FloatArray) -> tuple[FloatArray, IntArray]:
     Rows are columns here, of which there are more than numbers in a row: NumPy is fastest along the longer axis.
     """
     columns, width = rows.T.copy(), rows.shape[1] // 2
-    values, places = columns[:width], columns[width:].astype(np.int64)
-    # In the block of the row's first coordinate, so that products with others of the row can be looked up.
-    return values, np.where(places < 0, np.maximum(places[0], 0), places)
+    places = columns[width:].astype(np.int64)
+    return columns[:width], np.maximum(places, _FIRST, out=places)
 
 
 def compact_scores(rows: FloatArray, theta: FloatArray) -> FloatArray:
     """Inner product of each compact row and a vector, shape (M,)."""
     values, places = _values_and_places(rows)
     values *= theta.take(places)
-    return np.asarray(values.sum(axis=0))
+    return np.asarray(np.add.reduce(values))
 
 
 def compact_quadratics(blocks: Blocks, squares: FloatArray, rows: FloatArray) -> FloatArray:
