@@ -1,10 +1,11 @@
 """From records to compact rows: one path for one user, for many, and for columns.
 
 A record becomes *slots*: each slot is a value and a position within its field's vector; one that says nothing has the
-value 0.  The first slot of every record is the constant 1.  A row is made of products of a slot of the user and a slot
-of the arm (`tacit.features.layout.Products`), all of which are computed with one gather and one product.  Those that
-are 0 are left out.  Positions of the others increase: terms and the slots of a field are in this order, and what
-`Layout.places` rearranges is blocks, of which a row has one.
+value 0.  The first slot of every record is the constant 1.  N records with S slots are an array of shape (2, N, S), all
+values and then all positions.  A row is made of products of a slot of the user and a slot of the arm
+(`tacit.features.layout.Products`), all of which are computed with one gather and one product.  Those that are 0 are
+left out.  Positions of the others increase: terms and the slots of a field are in this order, and what `Layout.places`
+rearranges is blocks, of which a row has one.
 
 A refusal is an answer to the one user or caller whose records it is about: where many users come at once, each is
 judged apart, so that an error tells a user nothing about what others sent.
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,23 +26,12 @@ from tacit.features.field import Field, shown, whole
 from tacit.features.layout import Layout, factors
 from tacit.features.records import ColumnTable, Record, is_columns, of_records, table_of
 from tacit.linalg.blocks import compact_rows, dense_rows
-from tacit.typing import FloatArray, IntArray
+from tacit.typing import FloatArray
 
 _MOST_ROWS = 1 << 12
 """Rows that are made at a time: what they take stays in a processor's cache."""
 Refusals = dict[int, InvalidInput]
 """Errors of refused users, by the user's number."""
-
-
-class Slots(NamedTuple):
-    """Values and positions of records, a line for each record."""
-
-    values: FloatArray
-    positions: IntArray
-
-    def part(self, start: int, stop: int) -> Slots:
-        """The records from number ``start`` to number ``stop``."""
-        return Slots(self.values[start:stop], self.positions[start:stop])
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,37 +47,41 @@ class Side:
         return frozenset(field.name for field in self.fields)
 
     @cached_property
-    def _slots(self) -> list[tuple[Field, slice]]:
-        found = factors(self.fields)[1:]
-        return [(field, slice(first, first + slots)) for field, first, slots in found if field is not None]
+    def _firsts(self) -> list[tuple[Field, int]]:
+        """Each field with the number of its first slot."""
+        return [(field, first) for field, first, _ in factors(self.fields) if field is not None]
 
     @cached_property
-    def _size(self) -> int:
-        return 1 + sum(field.slots for field in self.fields)
+    def _blank(self) -> FloatArray:
+        """The slots of a record before its fields are read: the value 1 at the position 0."""
+        size = 1 + sum(field.slots for field in self.fields)
+        return np.array([[[1.0] * size], [[0.0] * size]])
 
     @cached_property
-    def _ranges(self) -> tuple[FloatArray, FloatArray]:
-        """Both ends of the range of each number; their slots follow the constant's."""
-        spans = np.array([field.span for field in self.fields if field.is_number]).reshape(-1, 2)
-        return spans[:, 0], spans[:, 1]
+    def _ranges(self) -> FloatArray:
+        """Low ends, high ends and lengths of the ranges of n numbers, shape (3, 1, n).
 
-    def slots(self, table: ColumnTable, role: str) -> Slots:
+        Slots of numbers follow the constant's.
+        """
+        spans = [(*field.span, field.span[1] - field.span[0]) for field in self.fields if field.is_number]
+        return np.array(spans).reshape(-1, 1, 3).T.copy()
+
+    def slots(self, table: ColumnTable, role: str) -> FloatArray:
         """The slots of the records of a table."""
-        count = table.lines
-        values, positions = np.empty((count, self._size)), np.zeros((count, self._size), dtype=np.int64)
-        values.fill(1.0)
-        for field, own in self._slots:
+        count, ranges = table.lines, self._ranges
+        slots = self._blank.repeat(count, 1)
+        for field, first in self._firsts:
             column = table.columns.get(field.name)
-            field.fill([None] * count if column is None else column, values[:, own], positions[:, own], role)
-        _centre(values[:, 1 : 1 + self._ranges[0].size], *self._ranges)
-        values[positions < 0] = 0.0
-        return Slots(values, positions)
+            field.fill([None] * count if column is None else column, slots, first, role)
+        if ranges.size:
+            _centre(slots[0, :, 1 : 1 + ranges.shape[2]], *ranges)
+        return slots
 
-    def slots_of(self, records: object) -> Slots:
+    def slots_of(self, records: object) -> FloatArray:
         """The slots of many records, given in any of the forms of `table_of`."""
         return self.slots(table_of(records, self.names, self.role).flat(), self.role)
 
-    def slots_of_one(self, record: object) -> Slots:
+    def slots_of_one(self, record: object) -> FloatArray:
         """The slots of one record."""
         return self.slots(of_records([record], self.names, ""), "")
 
@@ -97,17 +91,17 @@ class Catalogue:
     """Arms that are prepared once, for as many users as there are: made by `Schema.catalogue`."""
 
     schema: object
-    slots: Slots
+    slots: FloatArray
 
     def __len__(self) -> int:
-        return int(self.slots.values.shape[0])
+        return int(self.slots.shape[1])
 
     def take(self, arms: npt.ArrayLike) -> Catalogue:
         """The arms with these numbers, in this order: what one user can be shown."""
         chosen = np.asarray(arms)
         if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or np.any((chosen < 0) | (chosen >= len(self))):
             raise InvalidInput(f"arms to take must be numbers from 0 to {len(self) - 1}, got {shown(arms)}")
-        return Catalogue(self.schema, Slots(self.slots.values[chosen], self.slots.positions[chosen]))
+        return Catalogue(self.schema, self.slots[:, chosen])
 
 
 Arms = Catalogue | Sequence[Record] | Mapping[str, Any] | Any
@@ -127,7 +121,7 @@ class Encoder:
         """Prepare arms for repeated use."""
         return Catalogue(self.schema, self.arm_slots(arms))
 
-    def arm_slots(self, arms: Arms) -> Slots:
+    def arm_slots(self, arms: Arms) -> FloatArray:
         """The slots of arms, of which there must be at least one."""
         if isinstance(arms, Catalogue):
             if arms.schema is not self.schema and arms.schema != self.schema:
@@ -135,14 +129,14 @@ class Encoder:
             slots = arms.slots
         else:
             slots = self.arms.slots_of(arms)
-        if slots.values.shape[0] == 0:
+        if slots.shape[1] == 0:
             raise InvalidInput("arms must have at least one arm, got none")
         return slots
 
     def rows(self, user: Record, arms: Arms, dense: bool = False) -> FloatArray:
         """One user's rows, shape (K, 2 width), or (K, d) if they are to be dense."""
         slots = self.arm_slots(arms)
-        rows: FloatArray = self.filled(self.users.slots_of_one(user), slots, slots.values.shape[0], dense)[0]
+        rows: FloatArray = self.filled(self.users.slots_of_one(user), slots, slots.shape[1], dense)[0]
         return rows
 
     def lines(self, records: object, dense: bool = False) -> FloatArray:
@@ -165,7 +159,7 @@ class Encoder:
             found, refused = self.users.slots_of(users), Refusals()
         except InvalidInput:
             found, refused = self._users_apart(_as_list(users, self.users))
-        return self.filled(found, common, common.values.shape[0]), refused
+        return self.filled(found, common, common.shape[1]), refused
 
     def _rows_of_table(self, users: object, arms: ColumnTable) -> tuple[FloatArray, Refusals]:
         """Rows and refusals for arms in columns that have an axis of users and one of arms."""
@@ -173,20 +167,18 @@ class Encoder:
             found, slots = self.users.slots_of(users), self.arms.slots(arms, self.arms.role)
         except InvalidInput:
             return self._rows_of_lists(_as_list(users, self.users), arms.split())
-        if len(arms.shape) != 2 or arms.shape[0] != found.values.shape[0] or arms.shape[1] == 0:
-            raise InvalidInput(
-                f"columns of arms must have shape (N, K) with N = {found.values.shape[0]}, got {arms.shape}"
-            )
+        if len(arms.shape) != 2 or arms.shape[0] != found.shape[1] or arms.shape[1] == 0:
+            raise InvalidInput(f"columns of arms must have shape (N, K) with N = {found.shape[1]}, got {arms.shape}")
         return self.filled(found, slots, arms.shape[1]), {}
 
-    def _users_apart(self, users: Sequence[object]) -> tuple[Slots, Refusals]:
+    def _users_apart(self, users: Sequence[object]) -> tuple[FloatArray, Refusals]:
         admitted, refused = [self.users.slots(ColumnTable({}, (0,)), "")], Refusals()
         for number, user in enumerate(users):
             try:
                 admitted.append(self.users.slots_of_one(user))
             except InvalidInput as error:
                 refused[number] = error
-        return _joined(admitted), refused
+        return np.concatenate(admitted, axis=1), refused
 
     def _rows_of_lists(self, users: Sequence[object], arms: Sequence[Any]) -> tuple[FloatArray, Refusals]:
         """Rows and refusals for a list of arms for each user."""
@@ -209,7 +201,7 @@ class Encoder:
         for number, (user, own) in enumerate(zip(users, arms, strict=True)):
             try:
                 slots = self.arm_slots(own)
-                count = slots.values.shape[0]
+                count = slots.shape[1]
                 if admitted and count != admitted[0].shape[1]:
                     raise InvalidInput(f"all users of a batch must bring {admitted[0].shape[1]} arms, not {count}")
                 admitted.append(self.filled(self.users.slots_of_one(user), slots, count))
@@ -219,35 +211,37 @@ class Encoder:
             return np.empty((0, 1, 2 * self.layout.width)), refused
         return np.concatenate(admitted), refused
 
-    def filled(self, users: Slots, arms: Slots, count: int, dense: bool = False) -> FloatArray:
+    def filled(self, users: FloatArray, arms: FloatArray, count: int, dense: bool = False) -> FloatArray:
         """Make the rows of N users with ``count`` arms each, compact or with all of their d numbers.
 
         There are N ``count`` arms, user by user, or ``count`` that all users have in common.
         """
-        total, shared = users.values.shape[0], arms.values.shape[0] == count
+        total, shared = users.shape[1], arms.shape[1] == count
         step = max(1, _MOST_ROWS // count)
         if total <= step:
             return self._filled(users, arms, count, dense)
         rows = np.empty((total, count, self.layout.dim if dense else 2 * self.layout.width))
         for start in range(0, total, step):
             stop = start + step
-            offered = arms if shared else arms.part(start * count, stop * count)
-            rows[start:stop] = self._filled(users.part(start, stop), offered, count, dense)
+            offered = arms if shared else arms[:, start * count : stop * count]
+            rows[start:stop] = self._filled(users[:, start:stop], offered, count, dense)
         return rows
 
-    def _filled(self, users: Slots, arms: Slots, count: int, dense: bool) -> FloatArray:
-        layout, products, shape = self.layout, self.layout.products, (-1, count, self.layout.width)
-        values = users.values.take(products.user, 1)[:, np.newaxis] * arms.values.take(products.arm, 1).reshape(shape)
+    def _filled(self, users: FloatArray, arms: FloatArray, count: int, dense: bool) -> FloatArray:
+        layout, products, width = self.layout, self.layout.products, self.layout.width
+        own, offered = users.take(products.user, 2), arms.take(products.arm, 2).reshape(2, -1, count, width)
+        values = (own[0, :, np.newaxis] * offered[0]).reshape(-1, width)
         values *= products.scale
-        starts = users.positions.take(products.user, 1) * products.stride + products.start
-        positions = starts[:, np.newaxis] + arms.positions.take(products.arm, 1).reshape(shape)
-        there, total = np.flatnonzero(values), users.values.shape[0] * count
-        lines, places = there // layout.width, layout.places.take(positions.take(there))
+        starts = own[1] * products.stride + products.start
+        positions = (starts[:, np.newaxis] + offered[1]).reshape(-1, width)
+        there = values != 0.0
+        found, places = values[there], layout.places.take(positions[there].astype(np.int64))
         if dense:
-            rows = np.zeros((total, layout.dim))
-            rows.reshape(-1)[lines * layout.dim + places] = values.take(there)
+            rows = np.zeros((len(values), layout.dim))
+            rows.reshape(-1)[np.flatnonzero(there) // width * layout.dim + places] = found
         else:
-            rows = compact_rows(lines, places, values.take(there), (total, layout.width))
+            there.sort()  # a row's entries come last now, and first when it is read backwards
+            rows = compact_rows(there[:, ::-1], places, found)
         return rows.reshape(-1, count, rows.shape[1])
 
     def dense(self, rows: npt.ArrayLike) -> FloatArray:
@@ -262,20 +256,15 @@ class Encoder:
         return dense_rows(compact.reshape(-1, 2 * width), dim).reshape(*compact.shape[:-1], dim)
 
 
-def _centre(values: FloatArray, low: FloatArray, high: FloatArray) -> None:
+def _centre(values: FloatArray, low: FloatArray, high: FloatArray, length: FloatArray) -> None:
     """Bring numbers from [low, high] to [-1, 1], in place: outside is cut, NaN is 0."""
-    if low.size:
-        np.maximum(values, low, out=values)
-        np.minimum(values, high, out=values)
-        values -= low
-        values /= high - low
-        values *= 2.0
-        values -= 1.0
-        values[np.isnan(values)] = 0.0
-
-
-def _joined(parts: Sequence[Slots]) -> Slots:
-    return Slots(np.concatenate([part.values for part in parts]), np.concatenate([part.positions for part in parts]))
+    np.maximum(values, low, out=values)
+    np.minimum(values, high, out=values)
+    values -= low
+    values /= length
+    values += values
+    values -= 1.0
+    values[values != values] = 0.0  # NaN
 
 
 def _as_list(users: Any, side: Side) -> Sequence[object]:

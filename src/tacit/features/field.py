@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tacit._validate import positive
 from tacit.errors import InvalidInput
-from tacit.typing import FloatArray, IntArray
+from tacit.typing import FloatArray
 
 Column = Sequence[Any] | npt.NDArray[Any]
 """The values of one field for several records."""
@@ -57,10 +57,11 @@ class Field:
         """A readable name for each coordinate."""
         return [self.name]
 
-    def fill(self, column: Column, values: FloatArray, positions: IntArray, role: str) -> None:
+    def fill(self, column: Column, slots: FloatArray, first: int, role: str) -> None:
         """Write what records say into their slots, which hold the value 1 at the position 0.
 
-        ``role`` names the records in errors: that of the third arm begins with ``arm 2``.
+        Slots are those of `tacit.features.encoding`, of which the field's begin with number ``first``.  ``role`` names
+        the records in errors: that of the third arm begins with ``arm 2``.
         """
         raise NotImplementedError
 

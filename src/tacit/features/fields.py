@@ -33,7 +33,7 @@ import numpy.typing as npt
 from tacit._validate import finite, integer_at_least
 from tacit.errors import InvalidInput
 from tacit.features.field import Column, Field, checked, is_missing, is_real, listed, read_each, shown, whole
-from tacit.typing import FloatArray, IntArray
+from tacit.typing import FloatArray
 
 _KEY_BYTES = 16, 64
 
@@ -74,21 +74,21 @@ class Number(Field):
         """``low`` and ``high``."""
         return self.low, self.high
 
-    def fill(self, column: Column, values: FloatArray, positions: IntArray, role: str) -> None:
+    def fill(self, column: Column, slots: FloatArray, first: int, role: str) -> None:
         """Write the numbers as they are; `Side` brings them to [-1, 1]."""
         if isinstance(column, np.ndarray) and column.dtype.kind in "iuf":
             with np.errstate(over="ignore"):  # a wider float beyond all of ours is an infinity, and cut
-                values[:, 0] = column
+                slots[0, :, first] = column
             return
         given = listed(column)
         if {float, int}.issuperset(map(type, given)):
             try:
-                values[:, 0] = given
+                slots[0, :, first] = given
             except OverflowError:  # an integer beyond all floats
                 pass
             else:
                 return
-        values[:, 0] = read_each(given, self._read, role)
+        slots[0, :, first] = read_each(given, self._read, role)
 
     def _read(self, value: object, role: str, index: int) -> float:
         if is_missing(value):
@@ -170,13 +170,16 @@ class Category(Field):
     def _unknown(self) -> int:
         return len(self.values) if self.other else -1
 
-    def fill(self, column: Column, values: FloatArray, positions: IntArray, role: str) -> None:
-        """Write the numbers of the values."""
+    def fill(self, column: Column, slots: FloatArray, first: int, role: str) -> None:
+        """Write the numbers of the values; one that has none has the value 0."""
         given, get, unknown = whole(column), self._codes.get, self._unknown
         if set(map(type, given)) == {type(self.values[0])}:
-            positions[:, 0] = [get(value, unknown) for value in given]
+            codes = [get(value, unknown) for value in given]
         else:
-            positions[:, 0] = read_each(given, self._read, role)
+            codes = read_each(given, self._read, role)
+        slots[1, :, first] = codes
+        if -1 in codes:
+            slots[0, :, first] = [code >= 0 for code in codes]
 
     def _read(self, value: Any, role: str, index: int) -> int:
         if is_missing(value):
@@ -224,10 +227,10 @@ class Flag(Field):
     def __post_init__(self) -> None:
         self.check()
 
-    def fill(self, column: Column, values: FloatArray, positions: IntArray, role: str) -> None:
+    def fill(self, column: Column, slots: FloatArray, first: int, role: str) -> None:
         """Write 1 for what is true and 0 for what is not."""
         given = listed(column)
-        values[:, 0] = given if {bool}.issuperset(map(type, given)) else read_each(given, self._read, role)
+        slots[0, :, first] = given if {bool}.issuperset(map(type, given)) else read_each(given, self._read, role)
 
     def _read(self, value: object, role: str, index: int) -> float:
         if is_missing(value):
@@ -319,20 +322,20 @@ class Hashed(Field):
         """``user_id#0`` and so on."""
         return [f"{self.name}#{place}" for place in range(self.width)]
 
-    def fill(self, column: Column, values: FloatArray, positions: IntArray, role: str) -> None:
+    def fill(self, column: Column, slots: FloatArray, first: int, role: str) -> None:
         """Write the places of each record's tokens, in increasing order, and their values."""
-        positions[:] = -1
+        slots[0, :, first : first + self.slots] = 0.0
         given = whole(column)
         if given and {str, int}.issuperset(map(type, given)):  # one token each
             found = [self._place(value, role, index) for index, value in enumerate(given)]
-            positions[:, 0], values[:, 0] = [place for place, _ in found], [sign for _, sign in found]
+            slots[0, :, first], slots[1, :, first] = [sign for sign, _ in found], [place for _, place in found]
             return
         for index, value in enumerate(given):
-            for slot, (place, weight) in enumerate(self._places(value, role, index)):
-                positions[index, slot], values[index, slot] = place, weight
+            for slot, said in enumerate(self._places(value, role, index), first):
+                slots[:, index, slot] = said
 
-    def _places(self, value: Any, role: str, index: int) -> list[tuple[int, float]]:
-        """The places of a record's tokens, in increasing order, with what is there."""
+    def _places(self, value: Any, role: str, index: int) -> list[tuple[float, int]]:
+        """What a record's tokens say and at which places, in increasing order of places."""
         if isinstance(value, str | int):
             return [self._place(value, role, index)]
         if is_missing(value):
@@ -340,10 +343,10 @@ class Hashed(Field):
         tokens = [value] if isinstance(value, Integral) else self._tokens(value, role, index)
         sums: dict[int, float] = {}
         for token in tokens[: self.tokens]:
-            place, sign = self._place(token, role, index)
+            sign, place = self._place(token, role, index)
             sums[place] = sums.get(place, 0.0) + sign
         norm = math.sqrt(math.fsum(total * total for total in sums.values()))
-        return [(place, sums[place] / norm) for place in sorted(sums) if sums[place] != 0.0]
+        return [(sums[place] / norm, place) for place in sorted(sums) if sums[place] != 0.0]
 
     def _tokens(self, value: Any, role: str, index: int) -> Sequence[Any]:
         tokens = listed(value) if isinstance(value, list | tuple | np.ndarray) else None
@@ -351,8 +354,8 @@ class Hashed(Field):
             raise self.refusal(role, index, value, "give a string, an integer, a list of these, or None")
         return tokens
 
-    def _place(self, token: Any, role: str, index: int) -> tuple[int, float]:
-        """The place of a token and its sign; the letter keeps the string "7" and the integer 7 apart."""
+    def _place(self, token: Any, role: str, index: int) -> tuple[float, int]:
+        """The sign of a token and its place; the letter keeps the string "7" and the integer 7 apart."""
         if isinstance(token, str):
             text = b"s" + token.encode("utf-8", "surrogatepass")
         elif type(token) is int or (is_real(token) and isinstance(token, Integral)):
@@ -363,7 +366,7 @@ class Hashed(Field):
         hashing = self._hash.copy()
         hashing.update(text)
         number = int.from_bytes(hashing.digest(), "big")
-        return (number >> 1) % self.width, 1.0 - 2.0 * (number & 1)
+        return 1.0 - 2.0 * (number & 1), (number >> 1) % self.width
 
     def worst(self) -> str:
         """Any token."""

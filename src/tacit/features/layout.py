@@ -129,9 +129,9 @@ class Products(NamedTuple):
     """The user's slot."""
     arm: IntArray
     """The arm's slot."""
-    start: IntArray
-    """First coordinate of the term, in the order of terms."""
-    stride: IntArray
+    start: FloatArray
+    """First coordinate of the term, in the order of terms: one line of floats, as positions are."""
+    stride: FloatArray
     """Coordinates of the term for each position of the user's slot."""
     scale: FloatArray
     """What the product is multiplied by."""
@@ -173,8 +173,9 @@ class Layout:
             columns += [(*pair, start, arm.size) for pair in pairs]
             start += user.size * arm.size
         scales = np.repeat(self.scales, [term.slots for term in self.terms])
-        user, arm, starts, strides = np.array(columns, dtype=np.int64).T.copy()
-        return Products(user, arm, starts, strides, scales)
+        table = np.array(columns, dtype=np.int64).T.copy()
+        starts, strides = table[2:, np.newaxis].astype(np.float64)
+        return Products(table[0], table[1], starts, strides, scales)
 
     @cached_property
     def _ordered(self) -> tuple[Support, IntArray]:

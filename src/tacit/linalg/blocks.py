@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit.linalg.packing import SQRT2, packed_places, rounded_to_grid
 from tacit.typing import Fixed, FloatArray, IntArray
@@ -25,6 +26,8 @@ NO_POSITION = -1.0
 """Fills up the positions of a compact row."""
 _TINY = np.finfo(np.float64).tiny
 """Squared lengths below it count as 0."""
+_FIRST = np.zeros((), dtype=np.int64)
+"""The first coordinate, as an array that NumPy need not make of a number first."""
 
 
 class Blocks(NamedTuple):
@@ -120,16 +123,15 @@ def packed_directions(blocks: Blocks, theta: FloatArray) -> FloatArray:
     return np.asarray(first * second * blocks.packing)
 
 
-def compact_rows(rows: IntArray, positions: IntArray, values: FloatArray, shape: tuple[int, int]) -> FloatArray:
-    """Make compact rows, shape (N, 2 n), of their nonzero entries, which come row by row; ``shape`` is (N, n)."""
-    count, width = shape
+def compact_rows(filled: npt.NDArray[np.bool_], positions: IntArray, values: FloatArray) -> FloatArray:
+    """Make compact rows, shape (N, 2 n), of their nonzero entries, which come row by row.
+
+    ``filled``, of shape (N, n), is true for as many places in the front of a row as it has entries.
+    """
+    count, width = filled.shape
     out = np.zeros((count, 2 * width))
     out[:, width:] = NO_POSITION
-    held = np.bincount(rows, minlength=count)
-    shift = np.arange(0, out.size, 2 * width) - (held.cumsum() - held)  # from an entry's number to its place
-    places, flat = np.arange(rows.size) + shift.take(rows), out.reshape(-1)
-    flat[places] = values
-    flat[places + width] = positions
+    out[:, :width][filled], out[:, width:][filled] = values, positions
     return out
 
 
@@ -148,17 +150,18 @@ def compacted(dense: FloatArray, block: IntArray, out: FloatArray) -> int:
 
     Returns the first of the N that has a row with entries in two blocks or with more than n of them; N when none has.
     """
-    users, arms, dim = map(int, dense.shape)
+    (users, arms, dim), width = map(int, dense.shape), out.shape[2] // 2
     entries = np.flatnonzero(dense)
     rows, positions, owner = entries // dim, entries % dim, np.full(users * arms, -1)
     owner[rows] = block[positions]  # of the last one
-    refused = np.bincount(rows, minlength=users * arms) > out.shape[2] // 2
+    held = np.bincount(rows, minlength=users * arms)
+    refused = held > width
     refused[rows[block[positions] != owner[rows]]] = True
     if refused.any():
         return int(int(refused.argmax()) // arms)
-    shape = users * arms, out.shape[2] // 2
-    out[:] = compact_rows(rows, positions, dense.reshape(-1)[entries], shape).reshape(out.shape)
-    return int(users)
+    filled = np.arange(width) < held[:, np.newaxis]
+    out[:] = compact_rows(filled, positions, dense.reshape(-1)[entries]).reshape(out.shape)
+    return users
 
 
 def _values_and_places(rows: FloatArray) -> tuple[FloatArray, IntArray]:
@@ -167,16 +170,15 @@ def _values_and_places(rows: FloatArray) -> tuple[FloatArray, IntArray]:
     Rows are columns here, of which there are more than numbers in a row: NumPy is fastest along the longer axis.
     """
     columns, width = rows.T.copy(), rows.shape[1] // 2
-    values, places = columns[:width], columns[width:].astype(np.int64)
-    # In the block of the row's first coordinate, so that products with others of the row can be looked up.
-    return values, np.where(places < 0, np.maximum(places[0], 0), places)
+    places = columns[width:].astype(np.int64)
+    return columns[:width], np.maximum(places, _FIRST, out=places)
 
 
 def compact_scores(rows: FloatArray, theta: FloatArray) -> FloatArray:
     """Inner product of each compact row and a vector, shape (M,)."""
     values, places = _values_and_places(rows)
     values *= theta.take(places)
-    return np.asarray(values.sum(axis=0))
+    return np.asarray(np.add.reduce(values))
 
 
 def compact_quadratics(blocks: Blocks, squares: FloatArray, rows: FloatArray) -> FloatArray:
