@@ -31,9 +31,9 @@ class PointBelief(NamedTuple):
         """Variance of each score; NaN, since it is not known."""
         return np.full(len(rows), math.nan)
 
-    def at(self, row: FloatArray) -> tuple[float, float]:
-        """Score of one row, and its variance; NaN, since it is not known."""
-        return float(row.dot(self.theta)), math.nan
+    def variance_at(self, row: FloatArray) -> float:
+        """Variance of the score of one row; NaN, since it is not known."""
+        return math.nan
 
     def marginal_sds(self) -> FloatArray:
         """Standard deviation of every coordinate of theta; NaN, since it is not known."""
@@ -68,9 +68,9 @@ class GaussianBelief(NamedTuple):
         """Variance of each score."""
         return quadratics(rows, self.covariance)
 
-    def at(self, row: FloatArray) -> tuple[float, float]:
-        """Score of one row, and its variance."""
-        return float(row.dot(self.theta)), float(row.dot(self.covariance).dot(row))
+    def variance_at(self, row: FloatArray) -> float:
+        """Variance of the score of one row."""
+        return float(row.dot(self.covariance).dot(row))
 
     def marginal_sds(self) -> FloatArray:
         """Standard deviation of every coordinate of theta."""
@@ -92,10 +92,9 @@ class BlockBelief(NamedTuple):
         """Variance of each score."""
         return compact_quadratics(self.blocks, self.squares, rows)
 
-    def at(self, row: FloatArray) -> tuple[float, float]:
-        """Score of one compact row, and its variance."""
-        alone = row[np.newaxis]
-        return float(self.scores(alone)[0]), float(self.variances(alone)[0])
+    def variance_at(self, row: FloatArray) -> float:
+        """Variance of the score of one compact row."""
+        return self.variances(row[np.newaxis]).item()
 
     def marginal_sds(self) -> FloatArray:
         """Standard deviation of every coordinate of theta."""
@@ -110,11 +109,17 @@ Predictions = tuple[Sequence[float | None], Sequence[float | None]]
 """Mean rewards and their standard deviations, None where they are not known."""
 
 
-def prediction(link: Link, belief: AnyBelief | None, row: FloatArray) -> tuple[float | None, float | None]:
-    """Mean reward and standard deviation of one arm in the form that steps take (`predictions`)."""
+def prediction(
+    link: Link, belief: AnyBelief | None, row: FloatArray, score: float | None
+) -> tuple[float | None, float | None]:
+    """Mean reward and standard deviation of one arm in the form that steps take (`predictions`).
+
+    ``score`` is that of the row where it is known already.
+    """
     if belief is None:
         return None, None
-    z, variance = belief.at(row)
+    z = belief.scores(row[np.newaxis]).item() if score is None else score
+    variance = belief.variance_at(row)
     spread = math.sqrt(variance) if variance > 0.0 else abs(0.0 * variance)
     return link.mean_at(z), None if spread != spread else link.derivative_at(z) * spread
 

@@ -108,6 +108,8 @@ class Policy(ABC):
     """Whether a tick draws ``noise_size`` numbers for each of its users, whose devices add them; else once for all."""
     steps: ClassVar[Steps]
     """The steps on its state."""
+    _remembers_score: ClassVar[bool] = False
+    """Whether a memo has the score of the arm, by what is believed of theta, behind the arm's features."""
     _chooses_by_releases: ClassVar[bool] = False
     """Whether nothing that arms are chosen by changes between two releases.
 
@@ -371,7 +373,8 @@ class Policy(ABC):
         link, belief, size, known = self.setting.link, self.belief, self._row_size, None if self.coin_count else 1.0
         if len(memos) == 1:  # single numbers: a call of NumPy costs more than they do
             memo, propensity = memos[0], coins.item(0) if self.states_propensity else known
-            return [Decision(arms.item(), self._pending.add(memo), propensity, *prediction(link, belief, memo[:size]))]
+            mean, sd = prediction(link, belief, memo[:size], memo.item(size) if self._remembers_score else None)
+            return [Decision(arms.item(), self._pending.add(memo), propensity, mean, sd)]
         propensities = coins[:, 0].tolist() if self.states_propensity else [known] * len(memos)
         told = predictions(link, belief, memos[:, :size])
         return list(map(Decision, arms.tolist(), map(self._pending.add, memos), propensities, *told))

@@ -103,6 +103,7 @@ class StreamGLM(ContinualPolicy):
     config: StreamConfig
 
     steps = STEPS
+    _remembers_score = True
 
     def _make_state(self) -> StreamState:
         constants, support = self._constants(), self.support
