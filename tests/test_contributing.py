@@ -158,10 +158,10 @@ def test_the_private_policy_is_short() -> None:
 
 
 def test_steps_that_are_missing_are_explained(folder: Path) -> None:
-    forgotten = MODULES["my_greedy"].replace("    steps = Steps(choose, learn, advance)\n", "")
+    forgotten = MODULES["my_greedy"].replace("    _steps = Steps(choose, learn, advance)\n", "")
     (folder / "my_forgotten.py").write_text(forgotten.replace('"my-greedy"', '"my-forgotten"'))
     done = run(folder, "-c", "import my_forgotten, tacit\ntacit.make_policy('my-forgotten', dim=2)")
-    assert "steps = Steps(choose, learn, advance)" in done.stderr
+    assert "_steps = Steps(choose, learn, advance)" in done.stderr
 
 
 def test_an_error_in_a_step_has_an_ordinary_traceback(folder: Path) -> None:

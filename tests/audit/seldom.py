@@ -73,7 +73,7 @@ class Seldom(PrivatePolicy):
     guarantee: ClassVar[Model] = "joint"
     config_type = SeldomConfig
     config: SeldomConfig
-    steps = Steps(_choose, _learn, _advance)
+    _steps = Steps(_choose, _learn, _advance)
 
     def _make_state(self) -> SeldomState:
         dim, config = self.setting.dim, self.config

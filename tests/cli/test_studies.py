@@ -124,7 +124,7 @@ def test_calibrate_joint_takes_a_base_rate() -> None:
     told: dict[str, Any] = {"dim": 5, "horizon": 1000, "theta_bound": 1.5, "epsilon": 1.0, "delta": 1e-5}
     policy = make_policy("stream-glm", base_rate=0.08, **told)
     assert isinstance(policy, PrivatePolicy)
-    assert shifted["geometric"] == pytest.approx(policy.noise_scale, rel=1e-3)
+    assert shifted["geometric"] == pytest.approx(policy._noise_scale, rel=1e-3)
     shown = tacit("calibrate", "joint", *setting, "--base-rate", "0.08")
     assert "base rate 0.08" in shown.stdout + shown.stderr
 

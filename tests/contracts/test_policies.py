@@ -65,7 +65,7 @@ def test_more_rounds_for_each_user_mean_more_noise(name: str) -> None:
     rows: dict[str, Any] = {"blend": 0.5} if name == "stream-glm" else {}  # which otherwise follows from the budget
     once, thrice = make(name, **rows), make(name, rounds_per_user=3, **rows)
     # Rounding to a grid, which follows from the budget, adds one part in 1,000 to a sensitivity at most.
-    assert 3.0 / 1.001 < thrice.noise_scale / once.noise_scale < 3.0 * 1.001
+    assert 3.0 / 1.001 < thrice._noise_scale / once._noise_scale < 3.0 * 1.001
 
 
 @private_policy

@@ -132,10 +132,10 @@ class Faulty(ContinualPolicy):
     guarantee: ClassVar[Model] = "joint"
     config_type = FaultyConfig
     config: FaultyConfig
-    steps = Steps(_choose, _learn, _advance)
+    _steps = Steps(_choose, _learn, _advance)
 
     @property
-    def memo_size(self) -> int:
+    def _memo_size(self) -> int:
         return self.setting.dim + 1
 
     def _plan(self, horizon: int) -> ContinualRelease:

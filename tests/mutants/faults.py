@@ -188,7 +188,7 @@ def opposite_noise() -> tuple[Change, ...]:
 
 def other_steps(kind: Any, **steps: Callable[..., Any]) -> Change:
     """A policy with some of its steps replaced."""
-    return (kind, "steps", kind.steps._replace(**steps))
+    return (kind, "_steps", kind._steps._replace(**steps))
 
 
 def call_noise_halved() -> tuple[Change, ...]:

@@ -17,7 +17,7 @@ from tacit.typing import FloatArray, IntArray
 
 
 def _right(policy: Any) -> Steps:
-    steps: Steps = policy.steps
+    steps: Steps = policy._steps
     return steps
 
 

@@ -142,7 +142,7 @@ def test_an_epoch_that_was_interrupted_is_charged_once_and_noised_as_charged(
     assert _walk(policy, 40) == 2
     charged = {entry.cohort: entry.event.noise_sd for entry in policy.ledger.entries if entry.cohort}
     assert list(charged) == ["epoch 1", "epoch 2", "epoch 3"]
-    assert policy.noise_scale == charged["epoch 3"]
+    assert policy._noise_scale == charged["epoch 3"]
 
 
 @pytest.mark.parametrize("name", ["stream-glm", "joint-glm", "joint-linucb"])

@@ -41,7 +41,7 @@ def test_replaced_rows_move_the_leaf_by_at_most_the_charged_bound() -> None:
         for _ in range(2):
             arms = rng.standard_normal((1, 3))
             arms /= np.linalg.norm(arms) * (1.0 if rng.random() < 0.7 else rng.uniform(1.0, 3.0))
-            memo = np.empty(policy.memo_size)
+            memo = np.empty(policy._memo_size)
             memo[:3], memo[3] = arms[0], float(arms[0] @ policy.state.theta)
             policy.state.stream.leaf[:] = 0.0
             learn(policy.state, memo[np.newaxis], rng.integers(2, size=1).astype(np.float64))
@@ -95,7 +95,7 @@ def test_the_whole_budget_is_in_one_entry_at_the_noise_drawn() -> None:
             policy.select(np.zeros((2, 3)))
         leaves: Any = policy.state.stream.mechanism
         total += float(np.sum((leaves.observed * policy.state.stream.constants.grid) ** 2))
-        size += policy.noise_size
+        size += policy._noise_size
     assert len(policy.ledger.entries) == 1
     event = policy.ledger.entries[0].event
     # Its weight is a and the next one's a + 1: noise of sigma / b, b^2 the difference of their inverse squares.

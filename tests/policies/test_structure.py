@@ -60,7 +60,7 @@ def test_a_row_that_breaks_the_promise_has_its_forbidden_products_left_out() -> 
     """Privacy does not rest on the promise: whatever a memo holds, what enters the sum is within the charged bound."""
     policy = make()
     width = policy._row_size // 2
-    memo = np.zeros(policy.memo_size)
+    memo = np.zeros(policy._memo_size)
     memo[:width], memo[width : 2 * width] = [0.6, 0.6, 0.5], [0.0, 3.0, 4.0]
     learn(policy.state, memo[np.newaxis], np.ones(1))
     assert np.linalg.norm(policy.state.stream.leaf) <= policy._row.row_norm
@@ -75,7 +75,7 @@ def test_replaced_rows_move_the_leaf_by_at_most_the_charged_bound() -> None:
         policy.state.theta[:] = 3.0 * theta / np.linalg.norm(theta)
         leaves = []
         for rows in policy.as_steps_take(block_rows(rng, 2, 1, 2, 2)):
-            memos = np.empty((1, policy.memo_size))
+            memos = np.empty((1, policy._memo_size))
             choose(policy.state, rows[np.newaxis], np.empty((1, 0)), memos)
             policy.state.stream.leaf[:] = 0.0
             learn(policy.state, memos, rng.integers(2, size=1).astype(np.float64))

@@ -93,10 +93,10 @@ def only_declared_randomness_is_read(subject: Subject) -> int:
     for policy in _walked(subject):
         for contexts in _arm_sets(policy):
             chosen = {_chosen(policy, policy.state, contexts) for _ in range(2)}
-            _require(len(chosen) == 1, f"choose drew something beside its {policy.coin_count} coins")
+            _require(len(chosen) == 1, f"choose drew something beside its {policy._coin_count} coins")
         ticked = [_ticked(policy, copied(policy.state)) for _ in range(2)]
         changed = _differing(*ticked)
-        _require(not changed, f"a tick drew something beside its {policy.noise_size} numbers of noise: {changed}")
+        _require(not changed, f"a tick drew something beside its {policy._noise_size} numbers of noise: {changed}")
     return len(subject.states())
 
 
@@ -108,7 +108,7 @@ def users_do_not_depend_on_each_other(subject: Subject) -> int:
     for policy in _walked(subject):
         users = 1 if policy._noise_for_each else 5  # a state has the noise of those devices that its tick was for
         contexts = policy.as_steps_take(_rounds(policy, users, seed=62)[0])
-        coins = np.random.default_rng(42).random((users, policy.coin_count))
+        coins = np.random.default_rng(42).random((users, policy._coin_count))
         together = _choices(policy, policy.state, contexts, coins)
         for user in range(users):
             own = slice(user, user + 1)
@@ -126,9 +126,9 @@ def _learning_adds_up(policy: Policy, memos: FloatArray) -> None:
     if not isinstance(getattr(at_once, "stream", None), Stream):
         return
     rewards = np.asarray(policy.setting.reward_bound * (np.arange(len(memos)) % 2), dtype=np.float64)
-    policy.steps.learn(at_once, memos, rewards)
+    policy._steps.learn(at_once, memos, rewards)
     for user in range(len(memos)):
-        policy.steps.learn(in_turn, memos[user : user + 1], rewards[user : user + 1])
+        policy._steps.learn(in_turn, memos[user : user + 1], rewards[user : user + 1])
     # A number that lies between two steps of the grid may be rounded to either by the order of its factors.
     rounding = 1e-9 + 2.0 * at_once.stream.constants.grid
     same = np.allclose(at_once.stream.leaf, in_turn.stream.leaf, rtol=0.0, atol=rounding)
@@ -138,10 +138,10 @@ def _learning_adds_up(policy: Policy, memos: FloatArray) -> None:
 def choose_reads_no_secrets(subject: Subject) -> int:
     """``choose`` must not read secret fields: an arm tells of other users what was released, and nothing more.
 
-    Numbers of the memo that hold a secret of the deciding user's own are left out (``secret_memo``).
+    Numbers of the memo that hold a secret of the deciding user's own are left out (``_secret_memo``).
     """
     for policy in _walked(subject):
-        own = policy.secret_memo if isinstance(policy, PrivatePolicy) else slice(0, 0)
+        own = policy._secret_memo if isinstance(policy, PrivatePolicy) else slice(0, 0)
         secret = set(flatten(policy.state)) - set(public_part(policy.state))
         _require(bool(secret), "a private policy that learns has secret fields, annotated ``Secret[...]`` in its state")
         for contexts in _arm_sets(policy):
@@ -163,7 +163,7 @@ def memos_are_as_large_as_declared(subject: Subject) -> int:
     for policy in _walked(subject):
         for contexts in _arm_sets(policy):
             memos = [_chosen(policy, policy.state, contexts, fill)[1] for fill in (0.125, -77.5)]
-            _require(memos[0] == memos[1], f"choose left some of the memo's {policy.memo_size} numbers as they were")
+            _require(memos[0] == memos[1], f"choose left some of the memo's {policy._memo_size} numbers as they were")
     return len(subject.states())
 
 
@@ -208,7 +208,7 @@ def clocks_tell_nothing(subject: Subject) -> int:
 
     With equal noise and one row replaced, the ledger and all public integers, which is where clocks and counters are,
     agree after every call.  Integers that follow the *values* of releases, which differ here, are left out
-    (``follows_releases``); `the_same_releases_look_the_same` is about them.
+    (``_follows_releases``); `the_same_releases_look_the_same` is about them.
     """
     for replaced, pair in _pairs(subject):
         worlds = subject.make(), subject.make()
@@ -286,13 +286,13 @@ def _choices(
     policy: Policy, state: Any, contexts: FloatArray, coins: FloatArray, fill: float = 0.0
 ) -> tuple[IntArray, FloatArray]:
     """Arms and memos of N users, without a tick."""
-    memos = np.full((len(contexts), policy.memo_size), fill)
-    return policy.steps.choose(state, contexts, coins.copy(), memos), memos
+    memos = np.full((len(contexts), policy._memo_size), fill)
+    return policy._steps.choose(state, contexts, coins.copy(), memos), memos
 
 
 def _chosen(policy: Policy, state: Any, contexts: FloatArray, fill: float = 0.0) -> tuple[int, bytes]:
     """Arm and memo of one user, with the same coins each time."""
-    coins = np.random.default_rng(41).random((1, policy.coin_count))
+    coins = np.random.default_rng(41).random((1, policy._coin_count))
     arms, memos = _choices(policy, state, contexts, coins, fill)
     return int(arms[0]), memos.tobytes()
 
@@ -300,10 +300,10 @@ def _chosen(policy: Policy, state: Any, contexts: FloatArray, fill: float = 0.0)
 def _ticked(policy: Policy, state: Any) -> dict[str, bytes]:
     """All of ``state`` after one tick with the same noise each time, and the event that it asks for."""
     # Whole numbers, as some streams take them, and not small ones.
-    noise = np.rint(100.0 * np.random.default_rng(41).standard_normal(policy.noise_size))
+    noise = np.rint(100.0 * np.random.default_rng(41).standard_normal(policy._noise_size))
     stream = getattr(state, "stream", None)
     fresh = close_leaf(stream, noise, 1) if isinstance(stream, Stream) else True
-    event = policy.steps.advance(state, fresh, 1)
+    event = policy._steps.advance(state, fresh, 1)
     return {"event": b"%d" % event} | _bytes(flatten(state))
 
 
@@ -354,7 +354,7 @@ def _public(policy: Policy) -> dict[str, bytes]:
 
 def _clocks(policy: Policy) -> dict[str, bytes]:
     """Public whole numbers that do not follow the values of releases, and the ledger."""
-    public, driven = _public(policy), _private(policy).follows_releases | _VALUES
+    public, driven = _public(policy), _private(policy)._follows_releases | _VALUES
     kinds = {path: array.dtype.kind for path, array in public_part(policy.state).items()}
     return {field: public[field] for field in public if kinds.get(field, "i") in "iu" and field not in driven}
 

@@ -74,7 +74,7 @@ def unit(rng: np.random.Generator, *shape: int) -> FloatArray:
 
 def allowed(policy: PrivatePolicy, vectors: FloatArray) -> FloatArray:
     """``vectors`` with their lengths kept, cut to one block each where the policy's structure asks for that."""
-    support = policy.structure
+    support = policy._structure
     if support is None:
         return vectors
     strongest = np.argmax(np.add.reduceat(vectors * vectors, support.starts[:-1], axis=-1), axis=-1)
@@ -203,8 +203,8 @@ def candidates(
     along = theta if np.linalg.norm(theta) > 0.0 else np.eye(policy.setting.dim)[0]
     along = allowed(policy, along / np.linalg.norm(along))
     across = rng.standard_normal(along.size)
-    if policy.structure is not None:
-        blocks = policy.structure.block_of
+    if policy._structure is not None:
+        blocks = policy._structure.block_of
         across = np.where(blocks == blocks[int(np.argmax(np.abs(along)))], across, 0.0)
     across -= (across @ along) * along
     if np.linalg.norm(across) > 0.0:
@@ -217,12 +217,12 @@ def candidates(
 
 def _contributions(policy: PrivatePolicy, candidates: list[tuple[FloatArray, float]]) -> FloatArray:
     """What each candidate would add to the open leaf by the policy's own steps."""
-    scratch, coins = copied(policy.state), np.zeros((1, policy.coin_count))
-    out, memos = np.empty((len(candidates), scratch.stream.leaf.size)), np.zeros((1, policy.memo_size))
+    scratch, coins = copied(policy.state), np.zeros((1, policy._coin_count))
+    out, memos = np.empty((len(candidates), scratch.stream.leaf.size)), np.zeros((1, policy._memo_size))
     for position, (x, reward) in enumerate(candidates):
         scratch.stream.leaf[:] = 0.0
-        policy.steps.choose(scratch, policy.as_steps_take(x[None, None]), coins, memos)
-        policy.steps.learn(scratch, memos, np.array([reward]))
+        policy._steps.choose(scratch, policy.as_steps_take(x[None, None]), coins, memos)
+        policy._steps.learn(scratch, memos, np.array([reward]))
         out[position] = scratch.stream.leaf
     return out
 

@@ -144,7 +144,7 @@ class BatchPolicy(PrivatePolicy):
     _asked = Asked()
 
     @property
-    def memo_size(self) -> int:
+    def _memo_size(self) -> int:
         return self.setting.dim + 1
 
     def _open_ledger(self) -> None:

@@ -56,7 +56,7 @@ def tick(policy: Policy, users: int) -> FloatArray:
         for memo, reward in pending.matured():
             policy._learn(memo, reward)
         counted = policy._counted(users)
-    count = policy.coin_count
+    count = policy._coin_count
     if clock.ticks_left > 0 and clock.span.rare:  # in the middle of a span of decisions: no leaf is due
         clock.ticks_left -= counted
         coins = policy.randomness.coins.random((users, count)) if count else _no_coins(users)
@@ -92,7 +92,7 @@ def release(policy: Policy, noise: FloatArray, users: int, counted: int) -> None
 
 
 def _advance(policy: Policy, fresh: bool, users: int) -> None:
-    event = policy.steps.advance(policy._state, fresh, users)
+    event = policy._steps.advance(policy._state, fresh, users)
     if event:
         policy._on_event(event)
 
@@ -124,7 +124,7 @@ def _play_rounds(policy: Policy, span: Span, contexts: FloatArray, rewards: Floa
     """Play the rounds of a span: together where only its first tick can release anything, else one by one."""
     count, together = arms.size, span.rare and policy._chooses_by_releases
     noise = _noise(policy, span, 1 if span.rare else count)
-    coins = policy.randomness.coins.random((count, policy.coin_count))
+    coins = policy.randomness.coins.random((count, policy._coin_count))
     if together:
         release(policy, noise[0], count, count)
     most, start = max(1.0, _CHUNK // contexts[0].size) if together else 1.0, 0
@@ -134,14 +134,14 @@ def _play_rounds(policy: Policy, span: Span, contexts: FloatArray, rewards: Floa
             release(policy, noise[start] if start < len(noise) else _NOTHING, 1, 1)
         played = _play_part(policy, contexts[part], rewards[part], coins[part], arms[part])
         start += played
-        if policy.steps.until_change is not None:
+        if policy._steps.until_change is not None:
             most = min(1.5 * most, _AHEAD) if start == part.stop else max(1.0, 0.5 * played)
 
 
 def _play_part(policy: Policy, contexts: FloatArray, rewards: FloatArray, coins: FloatArray, arms: IntArray) -> int:
     """Choose for all of these users, and learn from what their arms earn; how many of them were played so."""
-    memos, until_change = np.empty((arms.size, policy._pending.memo_size)), policy.steps.until_change
-    arms[:] = policy.steps.choose(policy._state, contexts, coins, memos)
+    memos, until_change = np.empty((arms.size, policy._pending.memo_size)), policy._steps.until_change
+    arms[:] = policy._steps.choose(policy._state, contexts, coins, memos)
     earned = rewards[0][arms] if arms.size == 1 else rewards[np.arange(arms.size), arms]
     if until_change is not None:
         kept = until_change(policy._state, memos)

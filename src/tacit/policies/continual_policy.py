@@ -139,7 +139,7 @@ class ContinualPolicy(PrivatePolicy):
         if left == 0 and self.setting.horizon is None:
             left = 2 * int(stream.leaves[()])
             self._start_epoch(left)
-        return Span(left or NO_END, self.noise_size, self.noise_scale)
+        return Span(left or NO_END, self._noise_size, self._noise_scale)
 
     def _span_of_decisions(self, stream: Stream) -> Span:
         if not leaf_is_due(stream):
@@ -147,12 +147,12 @@ class ContinualPolicy(PrivatePolicy):
         if is_used_up(stream):
             self._start_epoch(int(stream.leaves[()]))
             return self._span_of_decisions(stream)
-        return Span(decisions_to_leaf(stream), self.noise_size, leaf_noise_scale(stream), rare=True)
+        return Span(decisions_to_leaf(stream), self._noise_size, leaf_noise_scale(stream), rare=True)
 
     @property
-    def noise_size(self) -> int:
+    def _noise_size(self) -> int:
         return int(self._state.stream.leaf.size)
 
     @property
-    def noise_scale(self) -> float:
+    def _noise_scale(self) -> float:
         return float(self._state.stream.noise_sd[()])

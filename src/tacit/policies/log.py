@@ -210,7 +210,7 @@ def _decide_again(policy: Policy, entry: Decided) -> None:
     policy._pending.check_next(entry.first)
     # Noise and coins are drawn and left: a seeded generator must be where it was, and what was released is in the log.
     tick(policy, len(entry.arms))
-    for memo in np.array(entry.memos, dtype=np.float64).reshape(len(entry.arms), policy.memo_size):
+    for memo in np.array(entry.memos, dtype=np.float64).reshape(len(entry.arms), policy._memo_size):
         policy._pending.add(memo)
 
 

@@ -98,15 +98,15 @@ class Policy(ABC):
     links: ClassVar[Collection[str]] = LINKS
     """Names of the links that it can work with; all of them unless stated."""
     config_type: ClassVar[type[Config]] = Config
-    coin_count: int = 0
+    _coin_count: int = 0
     """Uniform random numbers that a choice consumes."""
-    states_propensity: ClassVar[bool] = False
+    _states_propensity: ClassVar[bool] = False
     """Whether a choice that consumes coins leaves the probability of its arm in place of the first one."""
     _shares_ticks: ClassVar[bool] = True
     """Whether ``select_batch`` is one tick of the clock for all of its users, or the clock counts users."""
     _noise_for_each: ClassVar[bool] = False
     """Whether a tick draws ``noise_size`` numbers for each of its users, whose devices add them; else once for all."""
-    steps: ClassVar[Steps]
+    _steps: ClassVar[Steps]
     """The steps on its state."""
     _remembers_score: ClassVar[bool] = False
     """Whether a memo has the score of the arm, by what is believed of theta, behind the arm's features."""
@@ -131,16 +131,16 @@ class Policy(ABC):
 
     def __init__(self, config: Config | None = None, /, *, randomness: Randomness | None = None, **fields: Any) -> None:
         """Make the policy from a configuration, or from the fields of one."""
-        if not hasattr(self, "steps"):
+        if not hasattr(self, "_steps"):
             raise TacitError(
-                f"{self.name} has no steps: its class must say steps = Steps(choose, learn, advance) "
+                f"{self.name} has no steps: its class must say _steps = Steps(choose, learn, advance) "
                 "(CONTRIBUTING.md, 'How to add a policy')"
             )
         self.config = self._chosen(config, fields)
         if self.config.link not in self.links and self.config.link in LINKS:
             raise InvalidInput(f"{self.name} supports the links {', '.join(self.links)}, not {self.config.link!r}")
         self.setting: Setting = self._make_setting()
-        self._arms = ArmForm(self.setting, self.structure, self.config.features)
+        self._arms = ArmForm(self.setting, self._structure, self.config.features)
         self._row_size = self._arms.size  # numbers that steps are given for an arm
         self.randomness = self._make_randomness() if randomness is None else randomness
         self.publisher: Publisher = DIRECT
@@ -148,7 +148,7 @@ class Policy(ABC):
         self._clock = Clock()
         self._open_ledger()
         self.state = self._make_state()
-        self._pending = Pending(self.memo_size, self.config.reward_window, self.config.reward_age)
+        self._pending = Pending(self._memo_size, self.config.reward_window, self.config.reward_age)
         self._life = PolicyLife(private=self.private)
         self._log: Callable[[LogEntry], None] | None = None
         self._replayed: ReplayingPublisher | None = None
@@ -194,7 +194,7 @@ class Policy(ABC):
         """Do what must be done before the first decision, with the state in place."""
 
     @property
-    def structure(self) -> Support | None:
+    def _structure(self) -> Support | None:
         """Which features can be nonzero together, where steps take compact rows; None where they take all of d."""
         return None
 
@@ -203,23 +203,23 @@ class Policy(ABC):
         return self._arms.rounds(contexts)
 
     @property
-    def memo_size(self) -> int:
+    def _memo_size(self) -> int:
         """Numbers that learning must remember of a decision; the arm's features by default."""
         return self._row_size
 
     @property
-    def noise_size(self) -> int:
+    def _noise_size(self) -> int:
         """Privacy noise entries that a tick consumes."""
         return 0
 
     @property
-    def noise_scale(self) -> float:
+    def _noise_scale(self) -> float:
         """Standard deviation of that noise now."""
         return 0.0
 
     def _next_span(self) -> Span:
         """Do what is due before the next tick, such as beginning an epoch; what the ticks from there on draw."""
-        return Span(NO_END, self.noise_size, self.noise_scale)
+        return Span(NO_END, self._noise_size, self._noise_scale)
 
     def _on_event(self, flag: int) -> None:
         """Do what ``advance`` asked for with ``flag``."""
@@ -242,9 +242,9 @@ class Policy(ABC):
 
     def _learn_rows(self, memos: FloatArray, rewards: FloatArray) -> None:
         """Take in the admitted rewards of N decisions."""
-        if self.steps.make_room is not None:
-            self._state = self.steps.make_room(self._state, rewards.size)
-        self.steps.learn(self._state, memos, rewards)
+        if self._steps.make_room is not None:
+            self._state = self._steps.make_room(self._state, rewards.size)
+        self._steps.learn(self._state, memos, rewards)
 
     @property
     def _users_at_once(self) -> int:
@@ -370,12 +370,12 @@ class Policy(ABC):
 
     def _handed_out(self, arms: IntArray, memos: FloatArray, coins: FloatArray) -> list[Decision]:
         """The decisions of N users, which wait for their rewards from now on."""
-        link, belief, size, known = self.setting.link, self.belief, self._row_size, None if self.coin_count else 1.0
+        link, belief, size, known = self.setting.link, self.belief, self._row_size, None if self._coin_count else 1.0
         if len(memos) == 1:  # single numbers: a call of NumPy costs more than they do
-            memo, propensity = memos[0], coins.item(0) if self.states_propensity else known
+            memo, propensity = memos[0], coins.item(0) if self._states_propensity else known
             mean, sd = prediction(link, belief, memo[:size], memo.item(size) if self._remembers_score else None)
             return [Decision(arms.item(), self._pending.add(memo), propensity, mean, sd)]
-        propensities = coins[:, 0].tolist() if self.states_propensity else [known] * len(memos)
+        propensities = coins[:, 0].tolist() if self._states_propensity else [known] * len(memos)
         told = predictions(link, belief, memos[:, :size])
         return list(map(Decision, arms.tolist(), map(self._pending.add, memos), propensities, *told))
 
@@ -385,7 +385,7 @@ class Policy(ABC):
             self._life.go_on()
         memos = np.empty((contexts.shape[0], self._pending.memo_size))
         coins = tick(self, contexts.shape[0])
-        return self.steps.choose(self._state, contexts, coins, memos), memos, coins
+        return self._steps.choose(self._state, contexts, coins, memos), memos, coins
 
     def update(self, decision: Decision | int, reward: float) -> None:
         """Report the reward of a decision: later, in any order, at most once.

@@ -40,7 +40,7 @@ class PrivatePolicy(Policy):
 
     config_type: ClassVar[type[Config]] = PrivateConfig
     private: ClassVar[bool] = True
-    follows_releases: ClassVar[frozenset[str]] = frozenset()
+    _follows_releases: ClassVar[frozenset[str]] = frozenset()
     """Whole numbers of the public state, or ``ledger``, that follow the values of releases and not the clock alone."""
     setting: PrivateSetting
     ledger: Ledger
@@ -67,7 +67,7 @@ class PrivatePolicy(Policy):
             self._pending.renumber()  # no other life's, and no other policy's; those of simulations begin at 0
 
     @property
-    def secret_memo(self) -> slice:
+    def _secret_memo(self) -> slice:
         """Which numbers of a memo hold a secret of the deciding user's own, such as the noise of that user's device."""
         return slice(0, 0)
 

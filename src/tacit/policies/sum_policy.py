@@ -84,7 +84,7 @@ class SumPolicy(ContinualPolicy):
     guarantee" why ``contribution`` holds.
     """
 
-    steps = Steps(_choose, _learn, _advance)
+    _steps = Steps(_choose, _learn, _advance)
 
     @property
     @abstractmethod
@@ -110,7 +110,7 @@ class SumPolicy(ContinualPolicy):
     def choose(self, estimate: FloatArray, contexts: FloatArray, coins: FloatArray) -> IntArray:
         """An arm for each of N users, whose arms are ``contexts``, shape (N, K, d), by the newest ``estimate``.
 
-        ``coins`` are uniform random numbers, shape (N, ``coin_count``); `standard_normals` makes Gaussian ones of them.
+        ``coins`` are uniform random numbers, shape (N, ``_coin_count``); `standard_normals` makes Gaussian ones.
         """
 
     def _plan(self, horizon: int) -> ContinualRelease:

@@ -287,7 +287,7 @@ def without_a_limit_there_is_no_noise(candidate: Candidate) -> None:
     """With an infinite epsilon a private policy has no noise, and its report says so."""
     contexts, rewards = rounds(100)
     first, second = candidate.make(epsilon=math.inf, seed=1), candidate.make(epsilon=math.inf, seed=2)
-    if not first.coin_count:
+    if not first._coin_count:
         assert walk(first, contexts, rewards) == walk(second, contexts, rewards), "there is noise without a limit"
     assert "noise is off" in str(first.privacy), "the report does not say that noise is off"
 

@@ -250,7 +250,7 @@ def _contribution(policy: PrivatePolicy, identity: int) -> FloatArray:
     leaf = state.stream.leaf
     leaf[:] = np.random.default_rng(policy.decisions).integers(-8, 9, leaf.size)  # what waits there must not matter
     before = leaf.copy()
-    policy.steps.learn(state, policy._pending.memo(identity)[np.newaxis], np.ones(1))
+    policy._steps.learn(state, policy._pending.memo(identity)[np.newaxis], np.ones(1))
     return np.asarray(np.round(leaf - before, 12))
 
 

@@ -22,7 +22,7 @@ def _played(
 ) -> tuple[Any, Array, Array]:
     policy = make_policy(name, dim=3, horizon=1000, link=link, theta_bound=theta_bound, seed=5, **options)
     features, rewards = play_recorded(policy, rounds, THETA, seed=1001)
-    policy.steps.advance(policy.state, True, 1)  # the clock's next tick fits the last row
+    policy._steps.advance(policy.state, True, 1)  # the clock's next tick fits the last row
     return policy.state, features, rewards
 
 
@@ -121,7 +121,7 @@ def test_design_over_arms_of_zeros_plays_one_that_is_left() -> None:
     state = policy.state
     state.thetas[0], state.inverses[0], state.finished[()] = [1.0, 0.0], np.zeros((2, 2)), 1
     contexts, coins, memos = np.array([[[-0.5, 0.0], [0.0, 0.0], [-0.9, 0.0]]]), np.array([[0.7]]), np.empty((1, 3))
-    assert policy.steps.choose(state, contexts, coins, memos).tolist() == [1]
+    assert policy._steps.choose(state, contexts, coins, memos).tolist() == [1]
     assert coins.tolist() == [[1.0]]
     assert memos.tolist() == [[0.0, 0.0, 1.0]]
 
@@ -147,7 +147,7 @@ def test_linear_regression_without_noise_is_ridge() -> None:
             name, dim=3, horizon=1000, link="logistic", theta_bound=3.0, epsilon=float("inf"), seed=5, **options
         )
         features, rewards = play_recorded(policy, 200, THETA, seed=1001)
-        release(policy, np.zeros(policy.noise_size), 1, 1)
+        release(policy, np.zeros(policy._noise_size), 1, 1)
         expected = np.linalg.solve(features.T @ features + np.eye(3), features.T @ rewards)
         np.testing.assert_allclose(policy.state.theta, expected, atol=1e-8)
 

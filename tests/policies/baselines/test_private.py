@@ -27,7 +27,7 @@ def _make(name: str, **arguments: Any) -> Any:
 
 def _contribution(policy: Any, x: Array, reward: float) -> Array:
     policy.state.stream.leaf[:] = 0.0
-    policy.steps.learn(policy.state, x[np.newaxis], np.array([reward]))
+    policy._steps.learn(policy.state, x[np.newaxis], np.array([reward]))
     return np.asarray(policy.state.stream.leaf.copy())
 
 
@@ -47,7 +47,7 @@ def test_linear_row_bound_holds_and_is_attained(weight: float, reward_bound: flo
     assert plan.rounding_slack <= 1e-3 * bound
     entry = policy.ledger.entries[0].event
     assert entry.sensitivity == pytest.approx(bound + plan.rounding_slack, rel=1e-12)
-    assert policy.noise_scale == pytest.approx(entry.noise_sd)
+    assert policy._noise_scale == pytest.approx(entry.noise_sd)
 
 
 vectors = st.lists(st.floats(-1.0, 1.0), min_size=3, max_size=3).map(np.array)

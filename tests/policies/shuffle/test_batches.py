@@ -137,13 +137,13 @@ def test_a_group_of_users_is_cut_where_batches_end(name: str) -> None:
     together, alone, (contexts, _) = make(name), make(name), rounds(300)
     size = together.batch_users
     calls, log = list[int](), list[LogEntry]()
-    steps = together.steps
+    steps = together._steps
 
     def counted(state: Any, block: FloatArray, *rest: Any) -> IntArray:
         calls.append(len(block))
         return steps.choose(state, block, *rest)
 
-    together.steps = steps._replace(choose=counted)  # type: ignore[misc]
+    together._steps = steps._replace(choose=counted)  # type: ignore[misc]
     twin = tacit.restore(together.snapshot())
     together.keep_log(log.append)
     for group in np.split(contexts, [size - 3, size, size + 1]):

@@ -181,13 +181,13 @@ class BatchedGlinCB(Policy):
     name: ClassVar[str] = "b-glincb"
     config_type = BatchedGlinConfig
     config: BatchedGlinConfig
-    steps = Steps(choose, learn, advance, make_room)
-    coin_count = 1
-    states_propensity = True
+    _steps = Steps(choose, learn, advance, make_room)
+    _coin_count = 1
+    _states_propensity = True
     _chooses_by_releases = True
 
     @property
-    def memo_size(self) -> int:
+    def _memo_size(self) -> int:
         """Numbers of a memo: the arm's features and the batch of the row."""
         return self.setting.dim + 1
 

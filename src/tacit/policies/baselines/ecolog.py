@@ -213,7 +213,7 @@ class Ecolog(Policy):
     links = ("logistic",)
     config_type = EcologConfig
     config: EcologConfig
-    steps = Steps(choose, in_turn(learn_one), idle)
+    _steps = Steps(choose, in_turn(learn_one), idle)
 
     def _make_state(self) -> EcologState:
         setting, config, dim = self.setting, self.config, self.setting.dim

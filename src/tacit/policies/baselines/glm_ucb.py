@@ -102,7 +102,7 @@ class GlmUcb(Policy):
     name: ClassVar[str] = "glm-ucb"
     config_type = GlmUcbConfig
     config: GlmUcbConfig
-    steps = Steps(choose, learn, refit_as_rows_grow, make_room)
+    _steps = Steps(choose, learn, refit_as_rows_grow, make_room)
 
     def _make_state(self) -> GlmUcbState:
         setting, config, dim = self.setting, self.config, self.setting.dim

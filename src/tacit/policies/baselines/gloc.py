@@ -98,7 +98,7 @@ class Gloc(Policy):
     name: ClassVar[str] = "gloc"
     config_type = GlocConfig
     config: GlocConfig
-    steps = Steps(choose, in_turn(learn_one), idle)
+    _steps = Steps(choose, in_turn(learn_one), idle)
 
     def _make_state(self) -> GlocState:
         setting, config, dim = self.setting, self.config, self.setting.dim

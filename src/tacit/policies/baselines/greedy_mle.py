@@ -62,7 +62,7 @@ class GreedyMLE(Policy):
     name: ClassVar[str] = "greedy-mle"
     config_type = GreedyConfig
     config: GreedyConfig
-    steps = Steps(choose, learn, refit_as_rows_grow, make_room, until_refit)
+    _steps = Steps(choose, learn, refit_as_rows_grow, make_room, until_refit)
 
     def _make_state(self) -> GreedyState:
         setting, config = self.setting, self.config

@@ -123,7 +123,7 @@ class JointLinUcb(ContinualPolicy):
     guarantee: ClassVar[Model] = "joint"
     config_type = JointLinConfig
     config: JointLinConfig
-    steps = Steps(choose, learn, advance)
+    _steps = Steps(choose, learn, advance)
 
     @property
     def reward_weight(self) -> float:

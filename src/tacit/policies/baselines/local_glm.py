@@ -137,25 +137,25 @@ class LocalGLM(PrivatePolicy):
     config_type = LocalConfig
     config: LocalConfig
     state: LocalState
-    coin_count = 1
-    states_propensity = True
+    _coin_count = 1
+    _states_propensity = True
     _noise_for_each = True
-    steps = Steps(choose, learn, advance)
+    _steps = Steps(choose, learn, advance)
 
     @property
-    def memo_size(self) -> int:
+    def _memo_size(self) -> int:
         return 2 * self.setting.dim
 
     @property
-    def secret_memo(self) -> slice:
+    def _secret_memo(self) -> slice:
         return slice(self.setting.dim, 2 * self.setting.dim)  # the noise of the device
 
     @property
-    def noise_size(self) -> int:
+    def _noise_size(self) -> int:
         return self.setting.dim
 
     @property
-    def noise_scale(self) -> float:
+    def _noise_scale(self) -> float:
         return self._planned_noise_sd
 
     def _close(self, noise: FloatArray, users: int) -> bool:

@@ -118,7 +118,7 @@ class OfulogPlus(Policy):
     links = ("logistic",)
     config_type = OfulogConfig
     config: OfulogConfig
-    steps = Steps(choose, learn, advance, make_room)
+    _steps = Steps(choose, learn, advance, make_room)
 
     def _make_state(self) -> OfulogState:
         setting, config = self.setting, self.config

@@ -207,10 +207,10 @@ class RsGlinUcb(Policy):
     name: ClassVar[str] = "rs-glinucb"
     config_type = RsConfig
     config: RsConfig
-    steps = Steps(choose, learn, advance, make_room, until_change)
+    _steps = Steps(choose, learn, advance, make_room, until_change)
 
     @property
-    def memo_size(self) -> int:
+    def _memo_size(self) -> int:
         """Numbers of a memo: the arm's features and the mark of the row."""
         return self.setting.dim + 1
 

@@ -121,7 +121,7 @@ class ShuffleLinUcb(BatchPolicy):
     config_type = ShuffleLinConfig
     config: ShuffleLinConfig
     state: ShuffleLinState
-    steps = Steps(_choose, _learn, _advance)
+    _steps = Steps(_choose, _learn, _advance)
     _charged_when_opened = False  # all batches have one plan: what is given up before it is full need not be paid for
 
     def _make_state(self) -> ShuffleLinState:

@@ -41,9 +41,9 @@ class UniformRandom(Policy):
     """Chooses uniformly at random and ignores rewards."""
 
     name: ClassVar[str] = "random"
-    coin_count = 1
-    states_propensity = True
-    steps = Steps(choose, learn, idle)
+    _coin_count = 1
+    _states_propensity = True
+    _steps = Steps(choose, learn, idle)
     _chooses_by_releases = True  # or by nothing at all
 
     def _next_span(self) -> Span:

@@ -91,10 +91,10 @@ class JointGLM(ContinualPolicy):
     name: ClassVar[str] = "joint-glm"
     guarantee = "joint"
     config_type = JointConfig
-    follows_releases = frozenset({"explore.calls", "exploit.calls", "ledger"})  # released matrices ask for calls
+    _follows_releases = frozenset({"explore.calls", "exploit.calls", "ledger"})  # released matrices ask for calls
     config: JointConfig
     state: JointState
-    steps = STEPS
+    _steps = STEPS
 
     def _make_state(self) -> JointState:
         setting, dim = self.setting, self.setting.dim
@@ -153,7 +153,7 @@ class JointGLM(ContinualPolicy):
         return PointBelief(self.state.exploit.theta)
 
     @property
-    def memo_size(self) -> int:
+    def _memo_size(self) -> int:
         return self.setting.dim + MEMO_NUMBERS
 
     def _plan(self, horizon: int) -> ContinualRelease:

@@ -92,12 +92,12 @@ class ShuffleGLM(BatchPolicy):
 
     name: ClassVar[str] = "shuffle-glm"
     config_type = ShuffleConfig
-    follows_releases = frozenset({"ledger"})  # scores are bounded by the released theta, and charged so
+    _follows_releases = frozenset({"ledger"})  # scores are bounded by the released theta, and charged so
     config: ShuffleConfig
     state: ShuffleState
-    steps = STEPS
-    coin_count = 1
-    states_propensity = True
+    _steps = STEPS
+    _coin_count = 1
+    _states_propensity = True
 
     def _open_ledger(self) -> None:
         """Open the ledger with the part of delta that the tails leave."""

@@ -102,7 +102,7 @@ class StreamGLM(ContinualPolicy):
     config_type = StreamConfig
     config: StreamConfig
 
-    steps = STEPS
+    _steps = STEPS
     _remembers_score = True
 
     def _make_state(self) -> StreamState:
@@ -161,7 +161,7 @@ class StreamGLM(ContinualPolicy):
         return best_row(*bounds, share=float(np.max(np.diff(self.support.starts))) / self.support.dim)
 
     @property
-    def structure(self) -> Support | None:
+    def _structure(self) -> Support | None:
         return None if self.support.dense else self.support
 
     @property
@@ -178,7 +178,7 @@ class StreamGLM(ContinualPolicy):
         return super()._notices() + size_notices(released, largest, size_in_bytes(self.state))
 
     @property
-    def memo_size(self) -> int:
+    def _memo_size(self) -> int:
         return self._row_size + 1
 
     def _plan(self, horizon: int) -> ContinualRelease:
