@@ -103,15 +103,13 @@ def solve_blocks(
         terms.append((max(noise, floor), more * noise))
     values, basis = _eigenpairs(times(np.array(shares).reshape(*stack, 1, 3), span).reshape(h.shape))
     if not stack and size <= _FEW:
-        found = [_weights(constants, dispersion, max(value, 0.0), *terms[0]) for value in values.tolist()]
-        weights = np.array(found).T
+        weights = np.array([_weights(constants, dispersion, max(v, 0.0), *terms[0]) for v in values.tolist()]).T
     else:
         tau, wider = np.array(terms).T.reshape(2, *stack, 1)
         weights = np.array(_weights(constants, dispersion, np.maximum(values, 0.0), tau, wider))
     if stack:
         score, weights = score[:, np.newaxis], weights[:, :, np.newaxis]
-    in_theta, in_covariance, in_optimistic = weights
-    turned = basis.mT
+    turned, (in_theta, in_covariance, in_optimistic) = basis.mT, weights
     found_theta = times(times(score, basis) * in_theta, turned).reshape(-1)
     return found_theta, times(basis * in_covariance, turned), times(basis * in_optimistic, turned)
 
