@@ -60,7 +60,7 @@ def tick(policy: Policy, users: int) -> FloatArray:
     if clock.ticks_left > 0 and clock.span.rare:  # in the middle of a span of decisions: no leaf is due
         clock.ticks_left -= counted
         coins = policy.randomness.coins.random((users, count)) if count else _no_coins(users)
-        _advance(policy, policy._pass_by(counted), users)
+        _advance(policy, policy._close(_NOTHING, counted), users)
         return coins
     if clock.ticks_left <= 0:
         clock.span = policy._next_span()

@@ -22,7 +22,6 @@ from tacit.privacy.continual import (
 )
 from tacit.privacy.events import PrivacyEvent
 from tacit.privacy.lattice import reserved_steps
-from tacit.typing import FloatArray
 
 
 @configuration
@@ -100,13 +99,6 @@ class ContinualPolicy(PrivatePolicy):
         plan, stream = self._plan(leaves), self.state.stream
         self._charge(plan, int(stream.epochs[()]) + 1)
         start_epoch(stream, plan)
-
-    def _close(self, noise: FloatArray, users: int) -> bool:
-        return self.publisher.leaf(self._state.stream, noise, users)
-
-    def _pass_by(self, users: int) -> bool:
-        self._state.stream.mechanism.count_decisions(users)
-        return False
 
     def _ended(self) -> bool:
         return self.setting.horizon is not None and bool(self.state.stream.closed[()] >= self.state.stream.leaves[()])

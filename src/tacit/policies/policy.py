@@ -227,11 +227,8 @@ class Policy(ABC):
 
     def _close(self, noise: FloatArray, users: int) -> bool:
         """Release what is due before the decisions of ``users``; whether anything is new.  True without a stream."""
-        return True
-
-    def _pass_by(self, users: int) -> bool:
-        """Count the decisions of ``users`` where no release can be due; whether anything is new, as ``_close`` says."""
-        return True
+        stream = getattr(self._state, "stream", None)
+        return True if stream is None else self.publisher.leaf(stream, noise, users)
 
     def _learn(self, memo: FloatArray, reward: float) -> None:
         """Take in one admitted reward."""
