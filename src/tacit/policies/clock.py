@@ -56,28 +56,22 @@ def tick(policy: Policy, users: int) -> FloatArray:
         for memo, reward in pending.matured():
             policy._learn(memo, reward)
         counted = policy._counted(users)
-    count = policy._coin_count
-    if clock.ticks_left > 0 and clock.span.rare:  # in the middle of a span of decisions: no leaf is due
-        clock.ticks_left -= counted
-        coins = policy.randomness.coins.random((users, count)) if count else _no_coins(users)
-        _advance(policy, policy._close(_NOTHING, counted), users)
-        return coins
-    if clock.ticks_left <= 0:
+    begins = clock.ticks_left <= 0
+    if begins:
         clock.span = policy._next_span()
         clock.ticks_left = clock.span.ticks
     span, noise = clock.span, _NOTHING
-    if span.noise_size:
+    if span.noise_size and (begins or not span.rare):
         noise = _noise(policy, span, users if policy._noise_for_each else 1).reshape(-1)
     clock.ticks_left -= counted if span.rare else 1
-    if span.rare and span.noise_size:
+    if begins and span.rare and span.noise_size:
         clock.ticks_left = 0  # whatever interrupts this tick, the next one asks the state whether its leaf is due
-    coins = policy.randomness.coins.random((users, count)) if count else _no_coins(users)
+    if policy._coin_count:
+        coins = policy.randomness.coins.random((users, policy._coin_count))
+    else:
+        coins = _NO_COINS if users == 1 else np.zeros((users, 0))
     release(policy, noise, users, counted)
     return coins
-
-
-def _no_coins(users: int) -> FloatArray:
-    return _NO_COINS if users == 1 else np.zeros((users, 0))
 
 
 def release(policy: Policy, noise: FloatArray, users: int, counted: int) -> None:
@@ -88,10 +82,6 @@ def release(policy: Policy, noise: FloatArray, users: int, counted: int) -> None
     if policy._clock.unlearned and (noise.size or not policy._clock.span.rare):
         learn_queued(policy)
     fresh = policy._close(noise, counted)  # may replace the state
-    _advance(policy, fresh, users)
-
-
-def _advance(policy: Policy, fresh: bool, users: int) -> None:
     event = policy._steps.advance(policy._state, fresh, users)
     if event:
         policy._on_event(event)
