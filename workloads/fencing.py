@@ -61,7 +61,7 @@ BODY: Final[dict[str, Any]] = {
 MUTANTS: Final = ("answers-first", "unfenced")
 _EVERY: Final = 150
 """Entries between snapshots."""
-_PATIENCE: Final = 30.0
+_PATIENCE: Final = 600.0
 
 
 # The processes

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from workloads.kills.hosted import campaign
 from workloads.kills.served import ENOUGH
+from workloads.kills.tapped import Tap
 
 pytestmark = pytest.mark.slow
 
@@ -24,3 +25,11 @@ def test_hosts_that_are_killed_again_and_again(tmp_path: Path) -> None:
         if len(done) == 4 and min(done.values()) > ENOUGH:
             return
     pytest.fail(f"too little was done: {done}")
+
+
+def test_a_life_keeps_its_log_once(tmp_path: Path) -> None:
+    """Of entries with one number the copy of the latest life counts: what comes after it needs a later number."""
+    Tap(tmp_path, 3).keep("linear", 0, [b"entry"])
+    with pytest.raises(ValueError, match="life 3 has kept a log already"):
+        Tap(tmp_path, 3)
+    Tap(tmp_path, 4)

@@ -16,7 +16,8 @@ from workloads.kills.findings import Witness
 from workloads.kills.world import arms_of, body_of, reward_of
 
 REWARD_WAIT: Final = 1.5
-EVENT_MEMORY: Final = 20.0
+EVENT_MEMORY: Final = 3_600.0
+"""Longer than a campaign takes on any machine: a caller that is slow to come back is known all the same."""
 _REMEMBERED: Final = 5.0
 """Seconds for which a caller comes back to a decision: the service, whose clock stands while it is down, knows it."""
 _REMEMBERED_DECISIONS: Final = 60

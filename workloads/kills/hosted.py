@@ -32,7 +32,7 @@ def campaign(
     witnesses = {name: Witness(name, found) for name in BODIES}
     for told in told_lines(folder):
         _hear(witnesses[told["policy"]], told)
-    compare(folder, kills, witnesses)
+    compare(folder, next(specs).life, witnesses)
     return found
 
 

@@ -53,6 +53,8 @@ class Tap:
     """Where the copies of one life of the process go; each life has files of its own, whose end a kill may tear."""
 
     def __init__(self, folder: Path, life: int, aim: Aim | None = None) -> None:
+        if list(folder.glob(f"*.{life:06}.log")):
+            raise ValueError(f"life {life} has kept a log already: copies of a later one would hide what follows")
         self._folder, self._life, self._aim = folder, life, aim
         self._come, self._at = 0, ""
 
