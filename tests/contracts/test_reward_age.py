@@ -216,8 +216,7 @@ def _logged(name: str, **changes: Any) -> tuple[Policy, Policy, list[LogEntry]]:
 def test_a_replayed_log_matures_as_the_clock_did(name: str) -> None:
     policy, twin, log = _logged(name)
     assert any(isinstance(entry, Rewarded) for entry in log)
-    for entry in log:
-        twin.replay(entry)
+    twin.replay(log)
     assert twin.decisions == policy.decisions
     if policy.private:
         assert policy.public_fingerprint() == twin.public_fingerprint()

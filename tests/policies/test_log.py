@@ -57,8 +57,7 @@ def _same_public_state(first: Policy, second: Policy) -> None:
 @pytest.mark.parametrize("name", list(POLICIES))
 def test_a_replayed_log_gives_the_same_public_state_and_the_policy_goes_on(name: str) -> None:
     policy, twin, log = _logged(name, 150)
-    for entry in log:
-        twin.replay(_through_json(entry))
+    twin.replay(map(_through_json, log))
     _same_public_state(policy, twin)
     for path, array in flatten(policy.state).items():
         np.testing.assert_allclose(flatten(twin.state)[path], array, rtol=1e-9, atol=1e-9, err_msg=path)
@@ -73,8 +72,7 @@ def test_a_replayed_log_gives_the_same_public_state_and_the_policy_goes_on(name:
 def test_epochs_and_ends_of_horizons_are_replayed(name: str, horizon: int | None) -> None:
     short = {"first_epoch": 8} if name in ("stream-glm", "joint-glm", "joint-linucb") else {}
     policy, twin, log = _logged(name, 120, horizon=horizon, seed=None, **short)
-    for entry in log:
-        twin.replay(entry)
+    twin.replay(log)
     _same_public_state(policy, twin)
 
 
@@ -82,8 +80,7 @@ def test_epochs_and_ends_of_horizons_are_replayed(name: str, horizon: int | None
 def test_integers_are_replayed_to_the_bit(name: str) -> None:
     """With the tree every sum is one of contributions: secret ones are equal too, noise and all."""
     policy, twin, log = _logged(name, 100, seed=None, factorization="tree", noise="secure")
-    for entry in log:
-        twin.replay(entry)
+    twin.replay(log)
     mine, theirs = flatten(policy.state.stream), flatten(twin.state.stream)
     for path, array in mine.items():
         assert np.array_equal(array, theirs[path]), path
@@ -104,34 +101,32 @@ def test_a_log_is_applied_in_order_and_once() -> None:
     _, twin, log = _logged("stream-glm", 20)
     decided = next(entry for entry in log if isinstance(entry, Decided))
     with pytest.raises(CorruptState, match="no release there"):
-        twin.replay(decided)
+        twin.replay([decided])
     _, twin, log = _logged("stream-glm", 20)
     later = [entry for entry in log if isinstance(entry, Decided)][3]
     with pytest.raises(CorruptState, match="not the next one"):
-        twin.replay(later)
+        twin.replay([later])
     _, twin, log = _logged("stream-glm", 20)
-    for entry in log:
-        twin.replay(entry)
+    twin.replay(log)
     with pytest.raises(AlreadyRewarded):
-        twin.replay(next(entry for entry in log if isinstance(entry, Rewarded)))
+        twin.replay([next(entry for entry in log if isinstance(entry, Rewarded))])
 
 
 def test_a_leaf_without_a_release_never_shows_its_raw_sum() -> None:
     """A damaged log must not close a leaf without noise."""
     _, twin, log = _logged("stream-glm", 20)
     before = twin.state.stream.released.copy()
-    twin.replay(Released("leaf", {}))
+    twin.replay([Released("leaf", {})])
     with pytest.raises(CorruptState, match="leaf without a release"):
-        twin.replay(next(entry for entry in log if isinstance(entry, Decided)))
+        twin.replay([next(entry for entry in log if isinstance(entry, Decided))])
     assert np.array_equal(twin.state.stream.released, before)
 
 
 def test_releases_that_do_not_happen_again_are_an_error() -> None:
     _, twin, log = _logged("stream-glm", 20)
-    twin.replay(log[0])
-    twin.replay(log[0])
+    twin.replay([log[0], log[0]])
     with pytest.raises(CorruptState, match="did not happen again"):
-        twin.replay(next(entry for entry in log if isinstance(entry, Decided)))
+        twin.replay([next(entry for entry in log if isinstance(entry, Decided))])
 
 
 @pytest.mark.parametrize("header", [{}, {"entry": "Other"}, {"entry": "Rewarded"}, {"entry": "Decided", "first": "x"}])

@@ -69,7 +69,7 @@ def _replay(policy: Policy, entries: list[LogEntry]) -> dict[int, Hashable]:
     count = 0
     releases: dict[int, Hashable] = {count: tuple(policy.estimate.tolist())}
     for entry in entries:
-        policy.replay(entry)
+        policy.replay([entry])
         if isinstance(entry, Released):
             count += bool(entry.values)
         elif count not in releases:

@@ -91,7 +91,7 @@ def learn_queued(policy: Policy) -> None:
     """Sum up what waits.  Taken out first: an interruption may lose rewards, and never counts one twice."""
     queued, policy._clock.unlearned = policy._clock.unlearned, []
     memos, rewards = zip(*queued, strict=True)
-    policy._learn_rows(np.array(memos), np.array(rewards))
+    policy._learn_rows(np.concatenate(memos).reshape(len(memos), -1), np.array(rewards))
 
 
 def play(policy: Policy, contexts: FloatArray, rewards: FloatArray) -> IntArray:

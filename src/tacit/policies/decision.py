@@ -90,10 +90,12 @@ class Pending:
             self._oldest += 1
         return identity
 
-    def check_next(self, identity: int) -> None:
-        """Refuse an entry of a log whose decision is not the next one."""
+    def check_next(self, identity: int, users: int, memos: FloatArray) -> None:
+        """Refuse an entry of a log whose first decision is not the next one, or whose memos are not for ``users``."""
         if identity != self._next_id:
             raise CorruptState(f"decision {identity} of the log is not the next one, which is {self._next_id}")
+        if memos.shape != (users, self.memo_size):
+            raise CorruptState(f"decision {identity} of the log has memos of shape {memos.shape}")
 
     def skip(self, count: int) -> None:
         """Count decisions whose rewards were taken in at once."""

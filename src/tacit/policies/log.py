@@ -19,7 +19,7 @@ raw: the log is as secret as the data.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -188,30 +188,44 @@ class ReplayingPublisher(Publisher):
         return Aggregate(protocol, np.array(values), rows.shape[0])
 
 
-def apply_entry(policy: Policy, entry: LogEntry, publisher: ReplayingPublisher) -> None:
-    """Apply an entry; a release waits for the decision or reward that it belongs to."""
-    if isinstance(entry, Released):
-        publisher.expect(entry)
-        return
+def apply_entries(policy: Policy, entries: Iterable[LogEntry], publisher: ReplayingPublisher) -> None:
+    """Apply entries in order; a release waits for the decision or reward that it belongs to.
+
+    Decisions up to the end of a span that counts them (`Span.rare`) tick together where ``play`` has them do so: no
+    tick but the first of such a span finds anything due or draws noise, coins that are drawn together leave a generator
+    where single draws do, and rewards come to the same before and behind these ticks.  All others tick one by one: the
+    first of a span, and every one where a span counts ticks or rewards wait for their age.
+    """
+    clock, pending, owed = policy._clock, policy._pending, 0
+    together = policy._chooses_by_releases and not pending.age
     usual, policy.publisher = policy.publisher, publisher
     try:
-        if isinstance(entry, Decided):
-            _decide_again(policy, entry)
-        elif isinstance(entry, Rewarded):
-            _reward_again(policy, entry)
-        else:
-            policy._pending.take(entry.decision)
+        for entry in entries:
+            if isinstance(entry, Released):
+                publisher.expect(entry)
+                continue
+            if isinstance(entry, Rewarded):
+                _reward_again(policy, entry)
+            elif isinstance(entry, Abandoned):
+                pending.take(entry.decision)
+            else:
+                users = len(entry.arms)
+                pending.check_next(entry.first, users, entry.memos)
+                if together and clock.span.rare and owed + users <= clock.ticks_left:
+                    owed += users
+                else:
+                    # Noise and coins are drawn and left: a seeded generator must be where it was.
+                    earlier, owed = owed, 0
+                    if earlier:
+                        tick(policy, earlier)
+                    tick(policy, users)
+                for user in range(users):  # to iterate over a short array takes longer than all of this
+                    pending.add(entry.memos[user])
+            publisher.settle()
     finally:
+        if owed:
+            tick(policy, owed)
         policy.publisher = usual
-    publisher.settle()
-
-
-def _decide_again(policy: Policy, entry: Decided) -> None:
-    policy._pending.check_next(entry.first)
-    # Noise and coins are drawn and left: a seeded generator must be where it was, and what was released is in the log.
-    tick(policy, len(entry.arms))
-    for memo in np.array(entry.memos, dtype=np.float64).reshape(len(entry.arms), policy._memo_size):
-        policy._pending.add(memo)
 
 
 def _reward_again(policy: Policy, entry: Rewarded) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -29,7 +29,7 @@ from tacit.policies.log import (
     Publisher,
     ReplayingPublisher,
     Rewarded,
-    apply_entry,
+    apply_entries,
 )
 from tacit.policies.one_life import ALIVE, PolicyLife
 from tacit.policies.setting import Setting, make_setting
@@ -575,17 +575,18 @@ class Policy(ABC):
             self._log = sink
             self.publisher = DIRECT if sink is None else LoggingPublisher(sink)
 
-    def replay(self, entry: LogEntry) -> None:
-        """Apply an entry of a log to the state from before it: the state after it, without new noise.
+    def replay(self, entries: Iterable[LogEntry]) -> None:
+        """Apply entries of a log, in order, to the state from before them: the state after them, without new noise.
 
-        Releases and everything made of them are equal to the bit.  Releases come before the decision or reward that
-        they belong to, as in the log.
+        Releases and everything made of them are equal to the bit, however a log is cut into calls.  Releases come
+        before the decision or reward that they belong to, as in the log.  An entry that cannot be applied raises, after
+        all of those before it were.
         """
         with self._life.free(), self._life.turn():
             self._life.go_on()
             if self._replayed is None:
                 self._replayed = ReplayingPublisher()
-            apply_entry(self, entry, self._replayed)
+            apply_entries(self, entries, self._replayed)
 
     def __copy__(self) -> Any:
         return self.__deepcopy__({})

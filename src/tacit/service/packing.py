@@ -58,10 +58,9 @@ def unpack_entry(data: bytes) -> LogEntry:
 
 def _unpack_decision(data: bytes) -> Decided:
     _, first, users = _DECISION.unpack_from(data)
-    start = _DECISION.size + 4 * users
-    arms = np.frombuffer(data, "<u4", users, _DECISION.size)
-    memos = np.frombuffer(data, "<f8", -1, start).astype(np.float64)
-    return Decided(first, arms.tolist(), memos.reshape(users, -1))
+    arms = struct.unpack_from(f"<{users}I", data, _DECISION.size)
+    memos = np.frombuffer(data[_DECISION.size + 4 * users :], "<f8")
+    return Decided(first, list(arms), memos.reshape(users, -1))
 
 
 def pack_snapshot(snapshot: Snapshot) -> bytes:

@@ -225,7 +225,7 @@ class PostgresStore(Store):
 def settings_of(connection: Connection, prefix: str) -> dict[str, bytes]:
     """All settings in a database whose names begin so."""
     found = connection.execute(statements.SETTINGS, (prefix,), binary=True).fetchall()
-    return {name: unseal(name.encode(), value, f"the setting {name!r}") for name, value in found}
+    return {name: unseal(name.encode(), value, "the setting {!r}", name) for name, value in found}
 
 
 def _present(found: Found) -> Found:

@@ -12,6 +12,7 @@ from typing import NoReturn
 from tacit.errors import StoreDamaged
 from tacit.service.store import Row
 
+_PLACE = struct.Struct(">qq")
 SEAL = 8
 """Bytes of a digest: an accident goes unnoticed once in 10^19."""
 
@@ -26,17 +27,17 @@ def seal(place: bytes, data: bytes) -> bytes:
     return blake2b(place + data, digest_size=SEAL).digest() + data
 
 
-def unseal(place: bytes, sealed: bytes, what: str) -> bytes:
-    """What was sealed for this place; anything else is ``StoreDamaged``."""
+def unseal(place: bytes, sealed: bytes, what: str, *of: object) -> bytes:
+    """What was sealed for this place; anything else is ``StoreDamaged``, and named by ``what.format(*of)``."""
     data = sealed[SEAL:]
     if blake2b(place + data, digest_size=SEAL).digest() != sealed[:SEAL]:
-        damaged(f"the checksum of {what} does not match")
+        damaged(f"the checksum of {what.format(*of)} does not match")
     return data
 
 
 def place_of(journal: int, seq: int) -> bytes:
     """Where an entry or a snapshot belongs."""
-    return struct.pack(">qq", journal, seq)
+    return _PLACE.pack(journal, seq)
 
 
 def _place_of_row(journal: int, table: str, key: bytes, position: int) -> bytes:
@@ -51,5 +52,5 @@ def row_values(journal: int, table: str, row: Row) -> tuple[int, str, bytes, int
 
 def row_from(journal: int, table: str, key: bytes, position: int, value: bytes) -> Row:
     """A row as it was given."""
-    what = f"a row of table {table!r} at {position}"
-    return Row(key, position, unseal(_place_of_row(journal, table, key, position), value, what))
+    place = _place_of_row(journal, table, key, position)
+    return Row(key, position, unseal(place, value, "a row of table {!r} at {}", table, position))

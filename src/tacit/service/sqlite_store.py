@@ -163,7 +163,7 @@ class SQLiteStore(Store):
         with self._reading():
             query = "SELECT name, value FROM settings WHERE substr(name, 1, ?) = ? ORDER BY name"
             found = self._database.rows(query, (len(prefix), prefix))
-            return {name: unseal(name.encode(), value, f"the setting {name!r}") for name, value in found}
+            return {name: unseal(name.encode(), value, "the setting {!r}", name) for name, value in found}
 
     def change_settings(self, put: Mapping[str, bytes], delete: Sequence[str] = ()) -> None:
         with self._transaction():

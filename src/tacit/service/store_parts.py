@@ -82,8 +82,8 @@ def journal_from(name: str, config: bytes, note: bytes, epoch: int, seq: int, sn
     """A journal as it was given, of what is stored."""
     return Journal(
         name,
-        unseal(name.encode(), config, f"the configuration of {name!r}"),
-        unseal(name.encode(), note, f"the note of {name!r}"),
+        unseal(name.encode(), config, "the configuration of {!r}", name),
+        unseal(name.encode(), note, "the note of {!r}", name),
         epoch,
         seq,
         snapshot_seq,
@@ -94,7 +94,7 @@ def snapshot_from(number: int, journal: Journal, sealed: bytes | None) -> bytes:
     """The snapshot that a journal says it has."""
     if sealed is None:
         damaged(f"the snapshot of {journal.name!r} is missing")
-    return unseal(place_of(number, journal.snapshot_seq), sealed, f"the snapshot of {journal.name!r}")
+    return unseal(place_of(number, journal.snapshot_seq), sealed, "the snapshot of {!r}", journal.name)
 
 
 def check_ends(journal: Journal, first: int | None, last: int | None) -> None:
@@ -112,4 +112,4 @@ def checked_entries(number: int, journal: Journal, read: Callable[[int], Entries
             last += 1
             if seq != last:
                 damaged(f"entry {last} of {journal.name!r} is missing")
-            yield unseal(place_of(number, seq), sealed, f"entry {seq} of {journal.name!r}")
+            yield unseal(place_of(number, seq), sealed, "entry {} of {!r}", seq, journal.name)

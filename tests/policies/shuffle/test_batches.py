@@ -90,8 +90,7 @@ def test_a_replayed_log_ends_in_the_same_state(name: str, changes: dict[str, Any
     twin, log = tacit.restore(policy.snapshot()), list[LogEntry]()
     policy.keep_log(log.append)
     walk(policy, 400)
-    for entry in log:
-        twin.replay(entry)
+    twin.replay(log)
     assert policy.state.batch.number[()] > 3
     released = sum(isinstance(entry, Released) for entry in log)
     assert released == (0 if policy.setting.budget.unlimited else 2 * (int(policy.state.batch.number[()]) - 1))
@@ -112,8 +111,7 @@ def test_a_log_with_other_releases_ends_in_another_state(name: str) -> None:
     walk(policy, 200)
     first = next(entry for entry in log if isinstance(entry, Released))
     first.values["sum"][0] += 1.0
-    for entry in log:
-        twin.replay(entry)
+    twin.replay(log)
     assert twin.public_fingerprint() != policy.public_fingerprint()
 
 
@@ -157,8 +155,7 @@ def test_a_group_of_users_is_cut_where_batches_end(name: str) -> None:
     assert together.public_fingerprint() == alone.public_fingerprint()
     assert calls[:3] == [size - 3, 3, 1]
     assert len(calls) <= 2 * together.state.batch.number[()] + 2  # for each batch the user who opens it, and the others
-    for entry in log:
-        twin.replay(entry)
+    twin.replay(log)
     assert twin.fingerprint() == together.fingerprint()
 
 
