@@ -15,7 +15,7 @@ from tacit.errors import BudgetExceeded, InvalidInput
 from tacit.privacy.budget import Budget
 from tacit.privacy.composition import Accounting, Charge, Totals, totals
 from tacit.privacy.events import DiscreteGaussianRelease, GaussianRelease, PrivacyEvent, RenyiRelease
-from tacit.privacy.report import NOISE_OFF, Model, PrivacyReport, guarantee_text
+from tacit.privacy.report import Model, PrivacyReport, epsilon_warnings, guarantee_text
 
 _KINDS: Final[dict[str, type[GaussianRelease | DiscreteGaussianRelease | RenyiRelease]]] = {
     "gaussian": GaussianRelease,
@@ -122,7 +122,6 @@ class Ledger:
     def report(self, model: Model = "central", noise: str = "", warnings: tuple[str, ...] = ()) -> PrivacyReport:
         """Snapshot for people and programs; ``noise`` is the description of the noise source."""
         state = self._totals()
-        off = (NOISE_OFF,) if self._budget.unlimited else ()
         return PrivacyReport(
             target_epsilon=self._budget.epsilon,
             delta=self._budget.delta,
@@ -135,7 +134,7 @@ class Ledger:
             model=model,
             accounting=self._describe_accounting(),
             guarantee=guarantee_text(self._budget, model),
-            warnings=off + tuple(warnings),
+            warnings=epsilon_warnings(self._budget) + tuple(warnings),
             slack=state.slack,
             draws=state.draws,
         )

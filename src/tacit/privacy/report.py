@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 Model = Literal["joint", "shuffle", "local", "central", "none"]
 
 NOISE_OFF: Final = "The budget is unlimited (epsilon = inf): noise is off and there is no privacy."
+LARGE_EPSILON: Final = 10.0
+"""Above it a report says that its guarantee says little: e^10 is 22,026."""
 _SHOWN: Final = 24  # entries printed; to_json always has all of them
 
 _MODELS: Final[dict[str, str]] = {
@@ -111,6 +113,20 @@ def guarantee_text(budget: Budget, model: Model) -> str:
     claim = f"({budget.epsilon:.6g}, {budget.delta:.6g})-differentially private"
     text = _MODELS[model].format(claim=claim, rows=rows)
     return f"{text[0].upper()}{text[1:]}. Adjacency: replacement."
+
+
+def epsilon_warnings(budget: Budget) -> tuple[str, ...]:
+    """What is said of a target epsilon that promises nothing, or little."""
+    if budget.unlimited:
+        return (NOISE_OFF,)
+    if budget.epsilon <= LARGE_EPSILON:
+        return ()
+    whom = "visit" if budget.rounds_per_user == 1 else "person"
+    return (
+        f"The target epsilon = {budget.epsilon:.6g} is above {LARGE_EPSILON:g}, where the guarantee says little: what "
+        f"is released may multiply the odds of a guess about a {whom} by e^{budget.epsilon:.6g}, which is more than "
+        "22,000.",
+    )
 
 
 def _table(entries: tuple[Entry, ...]) -> list[str]:
