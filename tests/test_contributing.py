@@ -79,8 +79,7 @@ twin = tacit.restore(again.snapshot())
 again.keep_log(log.append)
 for _ in range(10):
     again.update(again.select(np.eye(3)), 0.0)
-for entry in log:
-    twin.replay(entry)
+twin.replay(log)
 assert len(log) >= 20
 assert np.array_equal(twin.state.{field}, again.state.{field})
 """

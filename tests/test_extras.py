@@ -29,15 +29,15 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 WITHOUT = """
 import sys
-from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder
 
-class Absent(MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in absent:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+class Present(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in absent else super().find_spec(name, path, target)
 
 absent = set(sys.argv.pop(1).split(","))
-sys.meta_path.insert(0, Absent())
+sys.meta_path[sys.meta_path.index(PathFinder)] = Present
 """
 COMMAND = "import runpy; runpy.run_module('tacit', run_name='__main__', alter_sys=True)"
 LIBRARY = """

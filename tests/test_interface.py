@@ -43,7 +43,7 @@ def test_all_examples_run() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def _sections(text: str) -> set[str]:
+def sections(text: str) -> set[str]:
     return {title for title, rule in pairwise(text.splitlines()) if title and rule == "-" * len(title)}
 
 
@@ -60,16 +60,16 @@ def test_every_public_name_is_documented(name: str) -> None:
     found = getattr(tacit, name)
     text = inspect.getdoc(found) or ""
     if name.endswith("Config"):
-        assert "Parameters" in _sections(text)
+        assert "Parameters" in sections(text)
         return
     wanted = {"Parameters"} if isinstance(found, type) else wanted_sections(found)
-    assert _sections(text) >= wanted | {"Examples"}
+    assert sections(text) >= wanted | {"Examples"}
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_methods_that_users_call_are_documented(name: str) -> None:
     found = getattr(tacit.Policy, name)
-    assert _sections(inspect.getdoc(found) or "") >= wanted_sections(found)
+    assert sections(inspect.getdoc(found) or "") >= wanted_sections(found)
 
 
 def test_documentation_without_sections_is_found() -> None:
@@ -78,8 +78,8 @@ def test_documentation_without_sections_is_found() -> None:
         return count
 
     assert wanted_sections(bare) == {"Parameters", "Returns"}
-    assert _sections(inspect.getdoc(bare) or "") == set()
-    assert _sections("Do it.\n\nParameters\n----------\nx : int") == {"Parameters"}
+    assert sections(inspect.getdoc(bare) or "") == set()
+    assert sections("Do it.\n\nParameters\n----------\nx : int") == {"Parameters"}
 
 
 def test_policies_and_configurations_are_typed() -> None:

@@ -130,15 +130,22 @@ class MissingExtra(TacitError, ModuleNotFoundError):  # noqa: N818
 
 
 class ServiceRefused(TacitError):  # noqa: N818
-    """A decision service refused a call; ``status`` is that of HTTP."""
+    """A decision service refused a call; ``status`` is that of HTTP, ``code`` the last word of the problem's type."""
 
-    def __init__(self, status: int, detail: str) -> None:
+    def __init__(self, status: int, detail: str, code: str = "") -> None:
         super().__init__(f"{detail} ({status})")
-        self.status = status
+        self.status, self.code = status, code
 
 
 class ServiceUnavailable(TacitError):  # noqa: N818
-    """A decision service could not be reached, or could not answer in time; the call may be made again."""
+    """A decision service could not be reached, or could not answer in time; the call may be made again.
+
+    ``lost`` says whether the call may have had its effect all the same.
+    """
+
+    def __init__(self, detail: str, *, lost: bool = True) -> None:
+        super().__init__(detail)
+        self.lost = lost
 
 
 class RecoveryWarning(UserWarning):
