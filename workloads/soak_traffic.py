@@ -256,7 +256,7 @@ _BAD: Final = (
     ("PUT", f"{_POLICY}/decisions/unknown/reward", b'{"reward": 1.0}', 404, REWARDS),
     ("PUT", f"{_POLICY}/decisions/unknown/reward", b'{"reward": "much"}', 422, REWARDS),
     ("PUT", _POLICY, b'{"policy": "stream-glm", "dim": 3, "epsilon": 1.0, "delta": 1e-6}', 409, OTHER),
-    ("POST", f"{_POLICY}/decisions", b"{}", 401, OTHER),
+    ("POST", f"{_POLICY}/decisions", b"{}", 401, DECISIONS),
     ("GET", "/v1/nowhere", b"", 404, OTHER),
 )
 _READS: Final = (

@@ -47,9 +47,14 @@ def exercise(*where: str) -> str:
     """Add, list and revoke; a key that stays."""
     key: str = tacit("keys", "add", "shop", "--scopes", "read,decide", *where).stdout.split()[0]
     assert "revoke it first" in tacit("keys", "add", "shop", *where, code=2).output
-    tacit("keys", "add", "short", "--namespace", "other", "--rate", "0.5", *where)
+    bound = tacit("keys", "add", "short", "--namespace", "other", "--rate", "0.5", "--policies", "a, news-*", *where)
+    assert bound.stdout.startswith("tacit_")
     assert listed(*where) == {"admin": None, "shop": None, "short": 0.5}
-    assert "0.5/s" in tacit("keys", "list", *where).stdout
+    shown = tacit("keys", "list", *where).stdout
+    assert "0.5/s" in shown
+    assert "a, news-*" in shown
+    assert "policies must be" in tacit("keys", "add", "x", "--policies", "a/b", *where, code=2).output
+    assert "policies must be" in tacit("keys", "add", "x", "--policies", ",", *where, code=2).output
     assert "rate must be" in tacit("keys", "add", "x", "--rate", "-1", *where, code=2).output
     tacit("keys", "revoke", "short", *where)
     assert "no key" in tacit("keys", "revoke", "short", *where, code=2).output

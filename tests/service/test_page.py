@@ -235,6 +235,13 @@ def test_a_person_in_several_lives_is_warned_of(browser: Browser, tmp_path: Path
         running.stop()
 
 
+def test_an_epsilon_that_promises_little_is_warned_of(browser: Browser, service: RunningService) -> None:
+    service.make("loose", dim=2, epsilon=20.0)
+    with visiting(browser, service) as visit:
+        budget = shown(visit, "loose").get_by_role("region", name="Privacy budget")
+        expect(budget.locator(".warnings")).to_contain_text("epsilon = 20 is above 10, where the guarantee says little")
+
+
 def test_rewards_leave_no_trace(browser: Browser, service: RunningService) -> None:
     """What was reported since the last release changes nothing that can be seen."""
     service.make("silent", dim=2)
@@ -310,6 +317,18 @@ def test_a_key_that_may_only_read(browser: Browser, service: RunningService) -> 
         page.get_by_text("Try a decision").click()
         page.get_by_role("button", name="Ask for a decision").click()
         expect(page.locator(".answer.bad")).to_contain_text("decide")
+        expect(page.get_by_role("status").first).to_have_text("Live")
+
+
+def test_a_key_that_is_bound_sees_its_policies_without_the_total(browser: Browser, service: RunningService) -> None:
+    bound = {"name": "bound", "scopes": ["read"], "policies": ["peop*"]}
+    viewer = service.call("POST", "keys", bound)["key"]
+    with visiting(browser, service, troubled=True) as visit:
+        page = visit.open(f"key={viewer}")
+        expect(page.get_by_role("heading", name="people", level=2)).to_be_visible()
+        expect(page.get_by_role("region", name="Privacy budget")).to_contain_text("per person, up to 4 visits")
+        expect(page.get_by_role("navigation", name="Policies").get_by_role("listitem")).to_have_count(1)
+        expect(page.get_by_role("region", name="All policies together")).to_be_hidden()
         expect(page.get_by_role("status").first).to_have_text("Live")
 
 

@@ -41,6 +41,10 @@ def add(
     rate: Annotated[
         float | None, typer.Option(metavar="NUMBER", help="Requests per second.", show_default="key_rate")
     ] = None,
+    policies: Annotated[
+        str | None,
+        typer.Option(metavar="NAME[,NAME...]", help="It reaches these; * is a wildcard.", show_default="all"),
+    ] = None,
     data: Data = _DEFAULT,
     database: Database = None,
 ) -> None:
@@ -49,19 +53,25 @@ def add(
     \b
     Examples:
       tacit keys add shop --scopes decide,reward --rate 100
+      tacit keys add news --policies 'front-page,news-*'
       tacit keys add shop --database postgresql://tacit@db.example/tacit
     """
-    from tacit.service.http.keys import checked_name, checked_rate, checked_scopes
+    from tacit.service.http.keys import checked_name, checked_policies, checked_rate, checked_scopes
 
     wanted: dict[str, Any] = {
         "name": checked_name("name", name),
-        "scopes": checked_scopes([scope.strip() for scope in scopes.split(",") if scope.strip()]),
+        "scopes": checked_scopes(_listed(scopes)),
         "namespace": checked_name("namespace", namespace),
         "rate": checked_rate(rate),
+        "policies": None if policies is None else checked_policies(_listed(policies)),
     }
     with _keys(data, database) as keys:
         typer.echo(keys.add(wanted))
     messages().print("Keep it: it is shown this once.")
+
+
+def _listed(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
 
 
 @app.command("list")
@@ -71,14 +81,14 @@ def list_keys(data: Data = _DEFAULT, database: Database = None, json_file: Json 
 
     with _keys(data, database) as keys:
         rows = keys.all()
-    cells = [
-        (row["name"], ", ".join(row["scopes"]), row["namespace"], row["created"], _rate(row["rate"])) for row in rows
-    ]
-    show(Table("Keys", ("name", "scopes", "namespace", "created", "rate"), tuple(cells), labels=4), json_file, rows)
+    columns = ("name", "scopes", "policies", "namespace", "created", "rate")
+    show(Table("Keys", columns, tuple(_cells(row) for row in rows), labels=5), json_file, rows)
 
 
-def _rate(rate: float | None) -> str:
-    return "any" if rate is None else f"{rate:,g}/s"
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    policies = "all" if row["policies"] is None else ", ".join(row["policies"])
+    rate = "any" if row["rate"] is None else f"{row['rate']:,g}/s"
+    return row["name"], ", ".join(row["scopes"]), policies, row["namespace"], row["created"], rate
 
 
 @app.command("revoke")

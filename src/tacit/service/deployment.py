@@ -118,6 +118,13 @@ class Deployment:
                 raise JournalExists(f"policy {name!r} exists with another configuration, which never changes")
             return served, new
 
+    def set_mode(self, name: str, mode: str) -> Served:
+        """Change the mode of a policy that is served here, and return the policy."""
+        with self._changing:
+            served = self.get(name)
+            served.host.process([SetMode(checked_mode(mode))])
+            return served
+
     def _found_or_made(self, name: str, policy: str, arguments: dict[str, Any], terms: Terms) -> tuple[Served, bool]:
         """The policy of this name, which may be another one than was asked for; also says whether it is new.
 

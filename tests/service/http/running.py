@@ -62,9 +62,10 @@ class Running:
         headers = {"Authorization": f"Bearer {used}"} if used else {}
         return httpx.Client(base_url=self.address, headers=headers, timeout=PATIENCE, **options)
 
-    def new_key(self, *scopes: str, namespace: str = "default") -> str:
-        """A key with these scopes."""
-        body = {"name": f"key{next(_numbers)}", "scopes": list(scopes), "namespace": namespace}
+    def new_key(self, *scopes: str, namespace: str = "default", policies: list[str] | None = None) -> str:
+        """A key with these scopes, which reaches these policies; by default all."""
+        name = f"key{next(_numbers)}"
+        body = {"name": name, "scopes": list(scopes), "namespace": namespace, "policies": policies}
         with self.client() as admin:
             return str(admin.post("/v1/keys", json=body).json()["key"])
 

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tacit.privacy.gaussian import delta_from
+from tacit.service.http.state import LATENCIES, Latency
 from tests.service.http.running import STREAM, TWO, Running, problem
 
 E126 = math.exp(-126.0)
@@ -44,6 +45,13 @@ def test_a_policy_is_made_once_and_never_changes(running: Running, admin: httpx.
     assert shown["estimate"] == [0.0, 0.0]
     assert shown["health"]["status"] == "ok"
     assert "once" in [policy["name"] for policy in admin.get("/v1/policies").json()["policies"]]
+
+
+def test_an_epsilon_that_promises_little_is_remarked_on(admin: httpx.Client) -> None:
+    answers = [admin.put("/v1/policies/loose", json=STREAM | {"epsilon": 20.0}), admin.get("/v1/policies/loose")]
+    (text,) = admin.get("/v1/policies/loose/privacy").json()["warnings"]
+    assert "epsilon = 20 is above 10, where the guarantee says little" in text
+    assert [answer.json()["health"] for answer in answers] == [{"status": "ok", "warnings": [text]}] * 2
 
 
 @pytest.mark.parametrize(
@@ -96,6 +104,25 @@ def test_modes_change_and_nothing_else_does(running: Running, admin: httpx.Clien
     lines = [json.loads(line) for line in running.log.read_text().splitlines() if '"event": "mode"' in line]
     own = [line for line in lines if line["policy"] == path.rpartition("/")[2]]
     assert [(line["number"], line["decisions"], line["mode"]) for line in own] == expected
+
+
+def test_a_mode_is_changed_by_itself(running: Running, admin: httpx.Client) -> None:
+    path = running.policy()
+    for mode in ("off", "off", "apprentice", "online"):
+        answer = admin.put(f"{path}/mode", json={"mode": mode})
+        assert answer.status_code == 200
+        assert answer.json() == admin.get(path).json()
+        assert answer.json()["mode"] == mode
+    modes = [each["mode"] for each in admin.get(f"{path}/history").json()["modes"]]
+    assert modes == ["off", "apprentice", "online"]  # what does not change is no event
+    lines = [json.loads(line) for line in running.log.read_text().splitlines() if '"event": "mode"' in line]
+    assert [line["mode"] for line in lines if line["policy"] == path.rpartition("/")[2]] == modes
+    problem(admin.put("/v1/policies/no-such/mode", json={"mode": "off"}), 404, "unknown-policy")
+    for wrong in ({}, {"mode": "on"}, {"mode": None}, {"mode": "off", "dim": 3}):
+        problem(admin.put(f"{path}/mode", json=wrong), 422, "invalid")
+    problem(admin.put(f"{path}/mode", content=b"off", headers={"Content-Type": "application/json"}), 400, "not-json")
+    problem(admin.get(f"{path}/mode"), 405, "method")
+    assert admin.get(path).json()["mode"] == "online"
 
 
 # Decisions
@@ -339,6 +366,45 @@ def test_metrics_keep_what_is_raw_for_operators(running: Running, admin: httpx.C
     for line in raw.splitlines():
         if line.startswith("# HELP") and ("reward" in line or "waiting" in line):
             assert "RAW DATA" in line
+
+
+def _latencies(text: str) -> dict[str, list[float]]:
+    """How many answers took no longer than each bound, by route, as `/metrics` has them."""
+    found: dict[str, list[float]] = {}
+    for line in text.splitlines():
+        if line.startswith("tacit_request_seconds_bucket{"):
+            found.setdefault(line.partition('route="')[2].partition('"')[0], []).append(float(line.split()[-1]))
+    return found
+
+
+def test_latencies_are_counted_by_route(running: Running, admin: httpx.Client) -> None:
+    path = running.policy()
+    decisions, rewards = "/v1/policies/{name}/decisions", "/v1/policies/{name}/decisions/{event_id}/reward"
+    before = admin.get("/metrics").text
+    for _ in range(3):
+        reward(admin, path, decide(admin, path).json()["event_id"], reward=1.0)
+    problem(admin.post(f"{path}/decisions", json={"contexts": []}), 422, "invalid")  # refusals are not counted
+    with admin.stream("GET", "/v1/live") as stream:
+        next(stream.iter_lines())
+    after = admin.get("/metrics").text
+    for route in (decisions, rewards):
+        counts = _latencies(after)[route]
+        assert counts == sorted(counts)
+        assert len(counts) == len(LATENCIES) + 1
+        assert counts[-1] == _latencies(before).get(route, [0.0])[-1] + 3.0
+        assert f'tacit_request_seconds_count{{route="{route}"}} {counts[-1]}' in after
+    assert {decisions, rewards, "/metrics"} <= _latencies(after).keys()
+    assert not {"/v1/live", "-"} & _latencies(after).keys()  # a stream is as long as somebody listens
+    with running.client(running.new_key("read")) as reader:
+        assert "seconds" not in reader.get("/metrics").text  # how long an answer takes depends on rewards too
+
+
+def test_a_latency_is_counted_up_to_its_bound() -> None:
+    latency = Latency()
+    for seconds in (0.0, LATENCIES[0], LATENCIES[0] * 1.001, LATENCIES[-1], 1e6):
+        latency.note(seconds)
+    assert latency.counts == [2, 1, *[0] * (len(LATENCIES) - 3), 1, 1]
+    assert latency.seconds == pytest.approx(1e6 + LATENCIES[-1] + 2.001 * LATENCIES[0])
 
 
 def test_health_needs_no_key(running: Running) -> None:

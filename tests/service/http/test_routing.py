@@ -17,6 +17,7 @@ from tacit.service.deployment import Deployment
 from tacit.service.http import others as others_module
 from tacit.service.http import routing
 from tacit.service.http.exchange import Exchange, Unreachable
+from tacit.service.http.keys import Key
 from tacit.service.http.options import Options
 from tacit.service.http.others import Others
 from tacit.service.http.problems import Problem
@@ -26,7 +27,9 @@ from tacit.service.http.state import Service
 from tacit.service.sharing import Member, View
 
 ME, OTHER, THIRD = (Member(name, f"http://{name}:1", True) for name in ("me", "other", "third"))
-KEY = (b"authorization", b"Bearer k")
+KEY, BOUND = (b"authorization", b"Bearer k"), (b"authorization", b"Bearer b")
+HOLDER = Key("k", ("admin",), "default", "")
+HOLDERS = {KEY[1]: HOLDER, BOUND[1]: Key("b", ("admin",), "default", "", policies=("a", "b*"))}
 HOP = (b"tacit-hop", b"1")
 
 
@@ -69,15 +72,12 @@ class World:
         self.cluster, self.answered, self.not_there = clusters, list[tuple[str, bytes]](), set[str]()
         self.deployment = SimpleNamespace(policies=dict.fromkeys(own))
         others = Others(cast(Cluster, clusters), cast(Deployment, self.deployment), Exchange())
-        self.service = SimpleNamespace(
-            deployment=self.deployment,
-            keyring=SimpleNamespace(holder=lambda given: given == KEY[1] or None),
-            options=Options(),
-            stopping=asyncio.Event(),
-            neighbours=others,
-        )
+        keyring: Any = SimpleNamespace(holder=HOLDERS.get)
+        nothing = cast(Any, None)
+        self.service = Service(cast(Deployment, self.deployment), keyring, nothing, nothing, Options())
+        self.service.neighbours = others
         relay = SimpleNamespace(pass_on=self._pass_on)
-        self.router = Router(cast(Service, self.service), self._app, cast(Cluster, clusters), cast(Relay, relay))
+        self.router = Router(self.service, self._app, cast(Cluster, clusters), cast(Relay, relay))
 
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
         self.answered.append(("me", (await receive())["body"]))
@@ -133,7 +133,9 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
         ("other", [KEY], 200, "other"),
         ("other", [KEY, HOP], 503, None),
         (None, [KEY], 503, None),
-        ("other", [], 401, None),
+        ("other", [], 200, "me"),  # whose application refuses whoever has no key, or is not bound to the policy
+        ("other", [BOUND], 200, "me"),
+        (None, [BOUND], 200, "me"),
     ],
 )
 def test_the_owner_answers(
@@ -298,10 +300,10 @@ class _Answer:
         return
 
 
-def whole(clusters: Clusters, exchange: Exchange, **own: int) -> Any:
+def whole(clusters: Clusters, exchange: Exchange, key: Key = HOLDER, **own: int) -> Any:
     """What is put together."""
     others = Others(cast(Cluster, clusters), cast(Deployment, None), exchange)
-    return asyncio.run(others.whole({"path": "/", "method": "HEAD"}, lambda: own))
+    return asyncio.run(others.whole({"path": "/", "method": "HEAD", "tacit.key": key}, lambda: own))
 
 
 def test_lists_are_put_together_from_all_processes() -> None:
@@ -319,13 +321,24 @@ def test_list_that_misses_a_policy_is_refused(part: Any) -> None:
     assert (found.value.status, found.value.headers) == (503, {"Retry-After": "1"})
 
 
+@pytest.mark.usefixtures("_hurried")
+def test_list_for_a_key_that_is_bound_misses_nothing_but_its_own() -> None:
+    bound = HOLDERS[BOUND[1]]
+    assert whole(Clusters({"a": "me", "p": "other", "q": None}), Parts(), bound, a=1) == {"a": 1}
+    with pytest.raises(Problem):
+        whole(Clusters({"a": "me", "bb": "other"}), Parts(), bound, a=1)
+
+
 def test_lists_that_may_be_a_little_old_are_shared() -> None:
     async def work() -> None:
         parts = Parts(other={"b": 2}, third={})
         others = Others(cast(Cluster, Clusters({"b": "other"})), cast(Deployment, None), parts)
-        asked = [others.whole({"path": "/v1/live"}, lambda: {}, age=60.0) for _ in range(5)]
+        scope = {"path": "/v1/live", "tacit.key": HOLDER}
+        asked = [others.whole(scope, lambda: {}, age=60.0) for _ in range(5)]
         assert await asyncio.gather(*asked) == [{"b": 2}] * 5
         assert parts.asked == 2  # each of the others once
-        assert await others.whole({"path": "/v1/live"}, lambda: {"a": 1}) == {"a": 1, "b": 2}
+        assert await others.whole(scope, lambda: {"a": 1}) == {"a": 1, "b": 2}
+        bound = scope | {"tacit.key": HOLDERS[BOUND[1]]}
+        assert await others.whole(bound, lambda: {"a": 1}, age=60.0) == {"a": 1, "b": 2}  # not what others were shown
 
     run(work)

@@ -37,6 +37,7 @@ def test_every_process_takes_every_request(tmp_path: Path, database: str) -> Non
                 assert here.get(address).json() == there.get(address).json()
             for client in (here, there):
                 _check_shared(client, paths)
+        _check_bound(found, *sorted(paths))
         assert [process.stop() for process in found] == [0, 0]
 
 
@@ -55,6 +56,9 @@ def _check_policy(path: str, here: httpx.Client, there: httpx.Client) -> None:
         problem(client.get("/v1/policies/no-such"), 404, "unknown-policy")
         problem(client.delete(path), 405, "method")
         problem(client.get(path, headers={"Authorization": "Bearer no"}), 401, "key")
+        problem(client.put("/v1/policies/no-such/mode", json={"mode": "off"}), 404, "unknown-policy")
+        for mode in ("off", "online"):
+            assert client.put(f"{path}/mode", json={"mode": mode}).json()["mode"] == mode
     statuses = {client.get(path, headers=HOP).status_code for client in (here, there)}
     assert statuses == {200, 503}  # a request is passed on once
 
@@ -70,6 +74,26 @@ def _check_shared(client: httpx.Client, paths: set[str]) -> None:
     assert client.get("/").status_code == 200
     for address in ("/healthz", "/readyz"):
         assert client.get(address).json() == {"status": "ok"}
+
+
+def _check_bound(found: list[Running], own: str, hidden: str) -> None:
+    """A key that is bound to one policy sees no other, whichever process it asks, and whichever owns them."""
+    name = own.rpartition("/")[2]
+    key = found[0].new_key("read", "decide", policies=[name])
+    parts = []
+    for process in found:
+        with process.client(key) as client:
+            assert [each["name"] for each in client.get("/v1/policies").json()["policies"]] == [name]
+            parts += client.get("/v1/policies", headers=HOP).json()
+            with client.stream("GET", "/v1/live") as stream:
+                assert _names(next(stream.iter_lines())) == [name]
+            assert client.get(own).status_code == 200
+            assert client.post(f"{own}/decisions", json={"contexts": TWO}).status_code == 201
+            problem(client.get(hidden), 404, "unknown-policy")
+            problem(client.get(hidden, headers=HOP), 404, "unknown-policy")
+            problem(client.post(f"{hidden}/decisions", json={"contexts": TWO}), 404, "unknown-policy")
+            problem(client.get("/v1/privacy"), 403, "bound")
+    assert parts == [name]
 
 
 def _names(line: str) -> list[str]:

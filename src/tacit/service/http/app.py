@@ -12,34 +12,33 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tacit.errors import UnknownJournal
 from tacit.service.http import page
 from tacit.service.http.answers import COMMON, JSON, answer, problem_answer
 from tacit.service.http.connections import answer_at_once
 from tacit.service.http.hot import REWARDS, HotRoute, Parts, hot_route
-from tacit.service.http.keys import Key
+from tacit.service.http.keys import Key, Scope
 from tacit.service.http.openapi import openapi
 from tacit.service.http.operations import OPERATIONS, Operation
 from tacit.service.http.problems import (
-    MEDIA_TYPE,
     Problem,
+    bound,
     internal,
-    no_key,
     no_scope,
     not_found,
     problem_of,
     stopping,
     wrong_method,
 )
-from tacit.service.http.receiving import ASGIScope, Disconnected, Receive, Send, header
+from tacit.service.http.receiving import ASGIScope, Disconnected, Receive, Send
 from tacit.service.http.state import Service
 
 _PUBLIC: Final = frozenset([operation.path for operation in OPERATIONS if operation.scope is None] + ["/openapi.json"])
 _STATIC: Final = "/static/"
 _KNOWN_METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"))
-_HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in COMMON.items()]
-_JSON_HEADERS: Final = [(b"content-type", JSON.encode()), *_HEADERS]
-_JSON_LINES: Final = b"".join(name + b": " + value + b"\r\n" for name, value in _JSON_HEADERS)
-_PROBLEM_HEADERS: Final = [(b"content-type", MEDIA_TYPE.encode()), *_HEADERS]
+_JSON_LINES: Final = "".join(
+    f"{name}: {value}\r\n" for name, value in ({"content-type": JSON} | COMMON).items()
+).encode()
 _UNROUTED: Final = "-"
 
 
@@ -66,7 +65,7 @@ class App:
             problem = _explained(self.service, error)
             if told.status:  # an answer has begun: it cannot be taken back, only cut off
                 raise RuntimeError("an answer was cut off") from None
-            await _send_problem(told, problem)
+            await problem_answer(problem)(scope, receive, told)
         self._note(scope, told.status, time.perf_counter() - start)
 
     async def _answer(self, scope: ASGIScope, receive: Receive, told: _Told) -> None:
@@ -74,12 +73,10 @@ class App:
         if path in _PUBLIC or path.startswith(_STATIC):
             await self._starlette(scope, receive, told)
             return
-        key = self.service.keyring.holder(header(scope["headers"], b"authorization"))
-        if key is None:
-            raise no_key()
         found = hot_route(scope["raw_path"])
         if found is not None:
             scope["tacit.route"] = found[0].template  # known before anything is refused: rewards are never logged
+        key = self.service.caller(scope)
         self.service.rates.take(key, reward=found is not None and found[0].template == REWARDS)
         if found is None:
             scope["tacit.key"] = key
@@ -93,21 +90,21 @@ class App:
         route, parts = found
         if scope["method"] != route.method:
             raise wrong_method(route.method)
-        if not key.may(route.scope):
-            raise no_scope(route.scope)
+        _check(key, route.scope, parts[0])
         if self.service.stopping.is_set():
             raise stopping()
         status, body = await route.handler(self.service, key, parts, scope, receive)
         if answer_at_once(told.send, status, _JSON_LINES, body):
             told.status = status
             return
-        await told({"type": "http.response.start", "status": status, "headers": _with_length(_JSON_HEADERS, body)})
-        await told({"type": "http.response.body", "body": body})
+        await Response(body, status, COMMON, JSON)(scope, receive, told)
 
     def _note(self, scope: ASGIScope, status: int, seconds: float) -> None:
         """Count and log the request; rewards are counted for operators alone and never logged."""
         route = scope.get("tacit.route", _UNROUTED)
         self.service.answered[route, status] += 1
+        if status < 400:
+            self.service.latencies[route].note(seconds)
         if self.service.log.requests and route != REWARDS:
             method = scope["method"] if scope["method"] in _KNOWN_METHODS else "OTHER"
             self.service.log.request(method, route, status, seconds)
@@ -149,11 +146,27 @@ class _Endpoint:
     async def __call__(self, request: Request) -> Response:
         operation = self._operations["GET" if request.method == "HEAD" else request.method]
         request.scope["tacit.route"] = operation.path
-        if operation.scope is not None and not request.scope["tacit.key"].may(operation.scope):
-            return problem_answer(no_scope(operation.scope))
+        return await _shown(self._service, self._answer(operation, request))
+
+    async def _answer(self, operation: Operation, request: Request) -> Response:
+        if operation.scope is not None:
+            _check(request.scope["tacit.key"], operation.scope, request.path_params.get("name"), whole=operation.whole)
         if operation.endpoint is None:
-            return problem_answer(not_found())
-        return await _shown(self._service, operation.endpoint(self._service, request))
+            raise not_found()
+        return await operation.endpoint(self._service, request)
+
+
+def _check(key: Key, scope: Scope, policy: str | None, *, whole: bool = False) -> None:
+    """Refuse what a key may not do: all routes pass here.
+
+    A policy that the key is not bound to is answered as one that there is not: whether there is one is not looked at.
+    """
+    if not key.may(scope):
+        raise no_scope(scope)
+    if whole and key.policies is not None:
+        raise bound()
+    if policy is not None and not key.reaches(policy):
+        raise UnknownJournal(f"no policy named {policy!r} is known to this key")
 
 
 async def _shown(service: Service, answering: Awaitable[Response]) -> Response:
@@ -193,15 +206,3 @@ class _Told:
         if message["type"] == "http.response.start":
             self.status = message["status"]
         await self.send(message)
-
-
-async def _send_problem(told: _Told, problem: Problem) -> None:
-    body = problem.body()
-    headers = _with_length(_PROBLEM_HEADERS, body)
-    headers += [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
-    await told({"type": "http.response.start", "status": problem.status, "headers": headers})
-    await told({"type": "http.response.body", "body": body})
-
-
-def _with_length(headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
-    return [*headers, (b"content-length", str(len(body)).encode())]

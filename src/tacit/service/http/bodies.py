@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 from msgspec import Meta
 
-from tacit.service.http.keys import LEAST_RATE, MOST_RATE, Scope
+from tacit.service.http.keys import LEAST_RATE, MOST_PATTERNS, MOST_RATE, PATTERN, Scope
 from tacit.service.http.problems import ProblemDocument, not_json
 from tacit.service.intake import LONGEST_ID
 from tacit.service.terms import Mode
@@ -18,6 +18,7 @@ from tacit.service.terms import Mode
 Body = TypeVar("Body")
 Identity = Annotated[str, Meta(min_length=1, max_length=LONGEST_ID)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}\Z")]
+Pattern = Annotated[str, Meta(pattern=PATTERN)]
 
 
 class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -51,6 +52,8 @@ class KeyBody(msgspec.Struct, forbid_unknown_fields=True):
     scopes: Annotated[list[Scope], Meta(min_length=1)]
     namespace: Name = "default"
     rate: Annotated[float, Meta(ge=LEAST_RATE, le=MOST_RATE)] | None = None
+    policies: Annotated[list[Pattern], Meta(min_length=1, max_length=MOST_PATTERNS)] | None = None
+    """Names and patterns (`news-*`) of the policies that it is bound to; null for all."""
 
 
 class PolicyBody(msgspec.Struct):
@@ -71,6 +74,12 @@ class PolicyBody(msgspec.Struct):
     event_memory: float | None = None
     user_level: bool = False
     mode: Mode = "online"
+
+
+class ModeBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A new mode for a policy."""
+
+    mode: Mode
 
 
 class DecisionAnswer(msgspec.Struct):
@@ -126,6 +135,8 @@ class KeyDocument(msgspec.Struct):
     created: str
     rate: float | None
     """Requests per second; null for that of the service (`key_rate`)."""
+    policies: list[str] | None
+    """Names and patterns of the policies that it is bound to; null for a key that reaches all."""
 
 
 class NewKey(KeyDocument):
@@ -189,6 +200,7 @@ DOCUMENTS: Final[tuple[type[msgspec.Struct], ...]] = (
     RewardBody,
     KeyBody,
     PolicyBody,
+    ModeBody,
     DecisionAnswer,
     BatchAnswer,
     PolicyDocument,
@@ -205,6 +217,7 @@ DECISION: Final = msgspec.json.Decoder(DecisionBody)
 BATCH: Final = msgspec.json.Decoder(BatchBody)
 REWARD: Final = msgspec.json.Decoder(RewardBody)
 KEY: Final = msgspec.json.Decoder(KeyBody)
+MODE: Final = msgspec.json.Decoder(ModeBody)
 POLICY: Final = msgspec.json.Decoder(dict[str, Any])
 encode: Final = msgspec.json.Encoder().encode
 

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,8 +17,7 @@ from tacit.errors import InvalidInput, JournalExists, StoreError, TacitError, Un
 from tacit.features import Schema
 from tacit.service.deployment import Served
 from tacit.service.http.answers import COMMON, answer
-from tacit.service.http.bodies import KEY, POLICY, KeyDocument, KeyList, NewKey, decoded
-from tacit.service.http.keys import Key
+from tacit.service.http.bodies import KEY, MODE, POLICY, KeyDocument, KeyList, NewKey, decoded
 from tacit.service.http.problems import Problem, overloaded
 from tacit.service.http.reads import document
 from tacit.service.http.receiving import json_body
@@ -58,10 +58,30 @@ async def put_policy(service: Service, request: Request) -> Response:
     async with _alone(service):
         before = _last_change(service.deployment.policies.get(name))
         served, new = await _changed(service, _put, service, name, body)
-        last = _last_change(served)
-    if last is not None and last != before:
-        service.log.say("mode", policy=name, number=last.number, mode=last.mode, decisions=last.decisions)
+        _log_mode(service, served, before)
     return answer(document(served), 201 if new else 200)
+
+
+async def put_mode(service: Service, request: Request) -> Response:
+    """Change the mode of a policy."""
+    asked = decoded(MODE, await json_body(request.scope["headers"], request.receive, service.options))
+    name = request.path_params["name"]
+    async with _alone(service):
+        before = _last_change(service.deployment.policies.get(name))
+        try:
+            served = await _changed(service, service.deployment.set_mode, name, asked.mode)
+        except UnknownJournal:
+            service.served(name)  # where another process has it by now, the caller is told to come again
+            raise
+        _log_mode(service, served, before)
+    return answer(document(served))
+
+
+def _log_mode(service: Service, served: Served, before: ModeChange | None) -> None:
+    """Log the newest change of a policy's mode, unless it is the one from before."""
+    last = _last_change(served)
+    if last is not None and last != before:
+        service.log.say("mode", policy=served.name, number=last.number, mode=last.mode, decisions=last.decisions)
 
 
 def _last_change(served: Served | None) -> ModeChange | None:
@@ -109,14 +129,10 @@ def _dim(body: dict[str, Any]) -> int:
     return dim if isinstance(dim, int) else 0
 
 
-def _described(key: Key) -> dict[str, Any]:
-    return asdict(key) | {"scopes": list(key.scopes)}
-
-
 async def keys(service: Service, request: Request) -> Response:
     """All keys, without their secret parts."""
     await service.neighbours.fresh()
-    return answer(KeyList([KeyDocument(**_described(key)) for key in service.keyring.all()]))
+    return answer(KeyList([KeyDocument(**asdict(key)) for key in service.keyring.all()]))
 
 
 async def add_key(service: Service, request: Request) -> Response:
@@ -125,9 +141,9 @@ async def add_key(service: Service, request: Request) -> Response:
     await service.neighbours.fresh()
     if any(key.name == asked.name for key in service.keyring.all()):
         raise Problem(409, "key-exists", "there is a key of this name: revoke it first, or choose another name")
-    text, key = await _changed(service, service.keyring.add, asked.name, asked.scopes, asked.namespace, asked.rate)
+    text, key = await _changed(service, service.keyring.add, **msgspec.structs.asdict(asked))
     service.neighbours.tell()
-    return answer(NewKey(**_described(key), key=text), 201)
+    return answer(NewKey(**asdict(key), key=text), 201)
 
 
 async def revoke_key(service: Service, request: Request) -> Response:

@@ -1,7 +1,7 @@
-"""Connections whose requests begin in time and within bounds, and whose frequent answers are written at once.
+"""Connections within bounds: of their number, and of the time for which their clients are waited for.
 
-uvicorn bounds idle connections, and the application bounds bodies; between the two is the head of a request, which a
-client could send one byte an hour.
+When all places are taken, a newcomer gets the place of a connection that waits for its client and has shown no key.
+One that has shown a key, or is being answered, is never closed for another one's sake.
 
 ASGI sends the head of an answer and its body one after the other, each in a write of its own, and a write to a socket
 costs as much as a decision.  ``answer_at_once`` sends both in one.
@@ -10,69 +10,176 @@ costs as much as a decision.  ``answer_at_once`` sends both in one.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from tacit.service.http.answers import COMMON
+from tacit.service.http.options import Options
+from tacit.service.http.problems import MEDIA_TYPE, Problem, too_many_connections
+
 LONGEST_HEAD: Final = 64 << 10
+_PIECE: Final = 256 << 10
+"""Most bytes that come together."""
 WHOLE: Final = "tacit.whole"
 """In the scope of a request all of whose body is there: nobody needs to watch for how long it takes."""
+CONNECTION: Final = "tacit.connection"
+"""In the scope of a request: the connection that it came on, a `BoundedProtocol`."""
+_NEWCOMERS: Final = 8
+"""One of so many places is kept for connections that have not shown a key yet."""
+
+
+def open_files(wanted: int) -> int:
+    """The number of files that this process may open, at most ``wanted``; its own limit is raised as far as allowed."""
+    try:
+        import resource
+    except ImportError:  # Windows, which has no such limit
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if 0 <= soft < allowed:  # an infinite one may be -1
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    return allowed
+
+
+class Places:
+    """The places of connections to a server, and who leaves when all of them are taken."""
+
+    def __init__(self, options: Options, most: int) -> None:
+        self.options, self.most, self.spare = options, most, max(1, most // _NEWCOMERS)
+        self.taken: dict[BoundedProtocol, None] = {}
+        """In the order in which they came."""
+        self.keyed: set[BoundedProtocol] = set()
+        self._leaving: list[tuple[float, BoundedProtocol]] = []
+        """Who leaves next, the first one last, and since when they waited; some may have gone or asked meanwhile."""
+
+    def take(self, newcomer: BoundedProtocol) -> None:
+        """Let a connection in, and close one that has shown no key where there are too many."""
+        self.taken[newcomer] = None
+        if len(self.taken) > self.most:
+            leaving = self._next()
+            del self.taken[leaving]
+            if leaving is newcomer:
+                leaving.refuse(too_many_connections())
+            else:
+                leaving.transport.abort()
+
+    def _next(self) -> BoundedProtocol:
+        """The connection that leaves next: the longest silent one, then the one whose request began to come first.
+
+        The last silent ones stay while there are slow ones: a newcomer is silent until its request comes, and would
+        otherwise be closed for the next one.
+        """
+        while self._leaving:
+            since, connection = self._leaving.pop()
+            if connection.since == since and self._may_leave(connection):
+                return connection
+        waiting = sorted(filter(self._may_leave, self.taken), key=lambda connection: connection.since)
+        silent = [connection for connection in waiting if not connection.coming]
+        slow = [connection for connection in waiting if connection.coming]
+        order = silent[: -self.spare] + slow + silent[-self.spare :]
+        self._leaving = [(connection.since, connection) for connection in reversed(order)]
+        return self._leaving.pop()[1]
+
+    def _may_leave(self, connection: BoundedProtocol) -> bool:
+        """Whether its client, which has shown no key, is waited for: to ask, or to read an answer."""
+        waits = connection.awaited() != "" or connection.flow.write_paused
+        return waits and connection in self.taken and connection not in self.keyed
+
+    def show_key(self, connection: BoundedProtocol, known: bool) -> None:
+        """Note whether the last request had a key; refused where others with a key have all places that they may."""
+        if not known:
+            self.keyed.discard(connection)
+        elif connection in self.taken and connection not in self.keyed:
+            if len(self.keyed) >= max(1, self.most - self.spare):
+                raise too_many_connections()
+            self.keyed.add(connection)
+
+    def close_late(self, now: float) -> None:
+        """Close all connections whose clients have been waited for too long."""
+        for connection in list(self.taken):
+            option = connection.awaited()
+            if option and now - connection.since > getattr(self.options, option):
+                connection.transport.abort()
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """HTTP/1.1 by httptools; knows since when it waits for the head of a request, and how long that is."""
+    """HTTP/1.1 by httptools; knows what it waits for, and how long the head of a request is."""
 
-    head_since: float | None = None
-    """Time of the event loop; None while no head is waited for."""
-    head_bytes = 0
-    """Of the head, without those that came together with its first one."""
+    places: ClassVar[Places]
+    since = 0.0
+    """Time of the event loop from which on the client is waited for."""
+    coming = ""
+    """The option for the part of a request that has begun to come and is not complete; empty where there is none."""
     _piece = 0
     """Bytes that came together last."""
     _at_most = 0
     """Bytes of the head, and of whatever came together with its first one."""
 
+    def awaited(self) -> str:
+        """The option that says for how long the client is waited for; empty while it is being answered."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            return ""
+        return self.coming or ("head_seconds" if self.cycle is None else "idle_seconds")
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client that connects is expected to say something."""
         super().connection_made(transport)
-        self._expect_head()
+        self.since = self.loop.time()
+        self.places.take(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The place is free."""
+        super().connection_lost(exc)
+        self.places.taken.pop(self, None)
+        self.places.keyed.discard(self)
 
     def data_received(self, data: bytes) -> None:
         """Count the bytes of a head, whose end has not been seen."""
         self._piece = len(data)
-        if self.head_since is not None:
-            self.head_bytes += len(data)
-            self._at_most += len(data)
+        self._at_most += len(data)
         super().data_received(data)
-        if self.head_since is not None and self.head_bytes > LONGEST_HEAD and not self.transport.is_closing():
+        endless = self.coming == "head_seconds" and self._at_most > LONGEST_HEAD + _PIECE
+        if endless and not self.transport.is_closing():
             self.send_400_response("The head of the request is too long.")
 
     def on_message_begin(self) -> None:
         """The first byte of a request has come."""
-        self._expect_head()
+        self.coming, self._at_most, self.since = "head_seconds", self._piece, self.loop.time()
         super().on_message_begin()
+        self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]
 
     def on_headers_complete(self) -> None:
         """The head is there, and can be measured where it may be too long."""
-        self.head_since = None
+        self.coming = "body_seconds"
         if self._at_most > LONGEST_HEAD and self._head_size() > LONGEST_HEAD:
             raise ValueError("the head of the request is too long")  # which uvicorn answers with 400
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """All of the request is there."""
+        self.coming = ""
         super().on_message_complete()
         self.scope[WHOLE] = True  # type: ignore[typeddict-unknown-key]
 
+    def on_response_complete(self) -> None:
+        """All of an answer was written: the client is waited for again."""
+        self.since = self.loop.time()
+        super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP."""
+        self.refuse(Problem(400, "not-http", msg, {"Connection": "close"}))
+
+    def refuse(self, problem: Problem) -> None:
+        """Answer with a problem whatever comes next, and close the connection."""
+        headers = COMMON | {"Content-Type": MEDIA_TYPE} | problem.headers
+        lines = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        self.transport.write(_answer(problem.status, self.server_state.default_headers + lines, problem.body()))
+        self.transport.close()
+
     def _head_size(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-
-    def _expect_head(self) -> None:
-        self.head_since, self.head_bytes, self._at_most = self.loop.time(), 0, self._piece
-
-    def close_if_late(self, before: float) -> None:
-        """Close the connection if its head has been waited for since before this time."""
-        if self.head_since is not None and self.head_since < before and not self.transport.is_closing():
-            self.transport.close()
 
 
 def answer_at_once(send: Any, status: int, headers: bytes, body: bytes) -> bool:
@@ -86,10 +193,8 @@ def answer_at_once(send: Any, status: int, headers: bytes, body: bytes) -> bool:
     if cycle.response_started or cycle.disconnected:
         return False
     cycle.response_started, cycle.waiting_for_100_continue = True, False
-    usual = b"".join([b"%s: %s\r\n" % pair for pair in cycle.default_headers])
-    end = b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n"
-    head = b"%s%s%scontent-length: %d\r\n%s" % (STATUS_LINE[status], usual, headers, len(body), end)
-    cycle.transport.write(head + body)
+    headers += b"" if cycle.keep_alive else b"connection: close\r\n"
+    cycle.transport.write(_answer(status, cycle.default_headers, body, headers))
     cycle.response_complete = True
     cycle.message_event.set()
     if not cycle.keep_alive:
@@ -98,8 +203,7 @@ def answer_at_once(send: Any, status: int, headers: bytes, body: bytes) -> bool:
     return True
 
 
-def close_late(connections: Any, now: float, seconds: float) -> None:
-    """Close all connections whose heads have not come in time."""
-    for connection in list(connections):
-        if isinstance(connection, BoundedProtocol):
-            connection.close_if_late(now - seconds)
+def _answer(status: int, headers: list[tuple[bytes, bytes]], body: bytes, lines: bytes = b"") -> bytes:
+    """The bytes of an answer; ``lines`` are further headers."""
+    head = b"".join([b"%s: %s\r\n" % pair for pair in headers])
+    return b"%s%s%scontent-length: %d\r\n\r\n%s" % (STATUS_LINE[status], head, lines, len(body), body)

@@ -17,6 +17,8 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal, get_args
 
@@ -28,8 +30,14 @@ SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 ADMIN_FILE: Final = "admin.key"
 DEFAULT_NAMESPACE: Final = "default"
 _PREFIX: Final = "tacit_"
-_SETTING: Final = "key."
+_SETTINGS: Final = "key"
+_UNBOUND, _BOUND = "key.", "key-bound."
+"""Bound keys are kept apart: a version that knows of no bounds does not find them, and refuses their holders."""
 _NAMES: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+PATTERN: Final = r"^[A-Za-z0-9._*?!\[\]-]{1,64}\Z"
+MOST_PATTERNS: Final = 100
+_LONGEST_NAME: Final = 64
+_REMEMBERED: Final = 10_000
 _BEARER: Final = b"bearer "
 LEAST_RATE, MOST_RATE = 0.01, 1e9
 """Bounds of a key's own rate, in requests per second."""
@@ -45,10 +53,21 @@ class Key:
     created: str
     rate: float | None = None
     """Requests per second that it may make; None for as many as the service allows any key."""
+    policies: tuple[str, ...] | None = None
+    """Names and patterns of the policies that it is bound to; None for a key that reaches all."""
 
     def may(self, scope: Scope) -> bool:
         """Whether it reaches this far; ``admin`` includes all."""
         return scope in self.scopes or "admin" in self.scopes
+
+    def reaches(self, policy: str) -> bool:
+        """Whether it is bound to the policy of this name, or to none."""
+        return self.policies is None or (len(policy) <= _LONGEST_NAME and _matches(self.policies, policy))
+
+
+@lru_cache(_REMEMBERED)
+def _matches(patterns: tuple[str, ...], name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 @dataclass(frozen=True)
@@ -68,7 +87,7 @@ class Keyring:
     def refresh(self, read: Callable[[str], Mapping[str, bytes]]) -> None:
         """Take over what other processes have changed; ``read`` gives the settings of the store, as they are now."""
         before = self._keys
-        found = _held(read(_SETTING))
+        found = _held(read(_SETTINGS))
         with self._replacing:
             if self._keys is before and found != before:  # a key may have been changed here: the next time will tell
                 self._keys = found
@@ -79,7 +98,7 @@ class Keyring:
 
     def _stored(self) -> dict[bytes, _Held]:
         """All keys as the store has them: another process may have changed some."""
-        return _held(self._store.settings(_SETTING))
+        return _held(self._store.settings(_SETTINGS))
 
     def holder(self, authorization: bytes | None) -> Key | None:
         """The key of an ``Authorization`` header, if there is one that is known."""
@@ -94,11 +113,16 @@ class Keyring:
         return sorted((held.key for held in self._keys.values()), key=lambda key: key.name)
 
     def add(
-        self, name: str, scopes: Collection[str], namespace: str = DEFAULT_NAMESPACE, rate: float | None = None
+        self,
+        name: str,
+        scopes: Collection[str],
+        namespace: str = DEFAULT_NAMESPACE,
+        rate: float | None = None,
+        policies: Collection[str] | None = None,
     ) -> tuple[str, Key]:
         """Make a key; its text is returned here and known nowhere else."""
         text = new_key()
-        return text, self.admit(text, name, scopes, namespace, rate)
+        return text, self.admit(text, name, scopes, namespace, rate, policies)
 
     def admit(
         self,
@@ -107,6 +131,7 @@ class Keyring:
         scopes: Collection[str],
         namespace: str = DEFAULT_NAMESPACE,
         rate: float | None = None,
+        policies: Collection[str] | None = None,
     ) -> Key:
         """Let a key in that somebody has made."""
         key = Key(
@@ -115,12 +140,14 @@ class Keyring:
             checked_name("namespace", namespace),
             datetime.now(UTC).isoformat(timespec="seconds"),
             checked_rate(rate),
+            checked_policies(policies),
         )
         with self._changing:
             if any(held.key.name == name for held in self._stored().values()):
                 raise InvalidInput(f"there is a key named {name!r} already: revoke it first, or choose another name")
             digest = hashlib.sha256(text.encode()).digest()
-            self._store.change_settings({_SETTING + digest.hex(): json.dumps(asdict(key)).encode()})
+            setting = (_UNBOUND if key.policies is None else _BOUND) + digest.hex()
+            self._store.change_settings({setting: json.dumps(asdict(key)).encode()})
             self._replace(lambda keys: keys | {digest: _Held(digest, key)})
         return key
 
@@ -128,7 +155,7 @@ class Keyring:
         """Forget a key; False where there is none of this name."""
         with self._changing:
             found = [digest for digest, held in self._stored().items() if held.key.name == name]
-            self._store.change_settings({}, [_SETTING + digest.hex() for digest in found])
+            self._store.change_settings({}, [kind + digest.hex() for digest in found for kind in (_UNBOUND, _BOUND)])
             self._replace(lambda keys: {digest: held for digest, held in keys.items() if digest not in found})
         return bool(found)
 
@@ -143,8 +170,9 @@ def _read(setting: str, value: bytes) -> _Held:
     try:
         found = json.loads(value)
         rate = checked_rate(found.get("rate"))
-        key = Key(found["name"], tuple(found["scopes"]), found["namespace"], found["created"], rate)
-        return _Held(bytes.fromhex(setting.removeprefix(_SETTING)), key)
+        policies = checked_policies(found.get("policies"))
+        key = Key(found["name"], tuple(found["scopes"]), found["namespace"], found["created"], rate, policies)
+        return _Held(bytes.fromhex(setting.partition(".")[2]), key)
     except (ValueError, KeyError, TypeError) as error:
         raise StoreDamaged(f"a key in the store cannot be read: {error!r}") from error
 
@@ -175,6 +203,18 @@ def checked_rate(rate: float | None) -> float | None:
     if rate is not None and not LEAST_RATE <= rate <= MOST_RATE:
         raise InvalidInput(f"rate must be {LEAST_RATE:g} to {MOST_RATE:g} requests per second, not {rate!r}")
     return rate
+
+
+def checked_policies(policies: Collection[str] | None) -> tuple[str, ...] | None:
+    """Names and patterns of policies, if a key is bound to any."""
+    if policies is None:
+        return None
+    if not 1 <= len(policies) <= MOST_PATTERNS:
+        raise InvalidInput(f"policies must be 1 to {MOST_PATTERNS} names or patterns, not {len(policies)}")
+    for pattern in policies:
+        if not re.match(PATTERN, pattern):
+            raise InvalidInput(f"policies must be names, or patterns such as news-*, not {pattern!r}")
+    return tuple(dict.fromkeys(policies))
 
 
 def first_key(keyring: Keyring, folder: Path) -> Path | None:

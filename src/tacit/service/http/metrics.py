@@ -4,46 +4,59 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tacit.service.http.answers import COMMON
 from tacit.service.http.hot import BATCHES, DECISIONS, REWARDS
-from tacit.service.http.state import Service
+from tacit.service.http.keys import Key
+from tacit.service.http.state import LATENCIES, Service
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _RAW = "RAW DATA, not covered by any privacy guarantee: "
+_ENDLESS = "/v1/live"
 
 
 class _Numbers(Collector):
-    """All numbers of a service, as they are at this moment."""
+    """All numbers of a service that a key may see, as they are at this moment."""
 
-    def __init__(self, service: Service, *, raw: bool) -> None:
-        self._service, self._raw = service, raw
+    def __init__(self, service: Service, key: Key) -> None:
+        self._service, self._raw, self._bound = service, key.may("admin"), key.policies is not None
+        self._policies = sorted(service.policies_of(key).items())
 
     def collect(self) -> Iterator[Metric]:
-        """The public ones, and for an operator the others."""
+        """The public ones, and for an operator the others; a key that is bound sees those of its policies alone."""
         yield from self._of_policies()
+        if not self._bound:
+            yield from self._of_all()
+        if self._raw:
+            yield self._unsettled()
+        if self._raw and not self._bound:
+            yield from self._raw_of_all()
+
+    def _of_all(self) -> Iterator[Metric]:
         yield self._requests("tacit_decision_requests", "Requests for decisions, by status.", (DECISIONS, BATCHES))
         yield GaugeMetricFamily("tacit_live_streams", "Open streams of changes.", value=self._service.live)
-        if self._raw:
-            yield self._requests("tacit_reward_requests", f"{_RAW}requests that report rewards, by status.", (REWARDS,))
-            yield self._unsettled()
-            yield GaugeMetricFamily(
-                "tacit_queue",
-                f"{_RAW}requests that wait for the writer, rewards included.",
-                value=self._service.writer.waiting + self._service.writer.waiting_rewards,
-            )
+
+    def _raw_of_all(self) -> Iterator[Metric]:
+        yield self._requests("tacit_reward_requests", f"{_RAW}requests that report rewards, by status.", (REWARDS,))
+        yield self._latencies()
+        yield GaugeMetricFamily(
+            "tacit_queue",
+            f"{_RAW}requests that wait for the writer, rewards included.",
+            value=self._service.writer.waiting + self._service.writer.waiting_rewards,
+        )
 
     def _of_policies(self) -> Iterator[Metric]:
         decisions = CounterMetricFamily("tacit_decisions", "Decisions made.", labels=["policy"])
         releases = CounterMetricFamily("tacit_releases", "Releases under differential privacy.", labels=["policy"])
         spent = GaugeMetricFamily("tacit_spent_mu", "Gaussian-DP parameter spent on a person.", labels=["policy"])
-        for name, served in sorted(self._service.deployment.policies.items()):
+        for name, served in self._policies:
             seen = served.host.published
             decisions.add_metric([name], seen.decisions)
             releases.add_metric([name], seen.releases)
@@ -57,11 +70,21 @@ class _Numbers(Collector):
                 family.add_metric([route, str(status)], count)
         return family
 
+    def _latencies(self) -> Metric:
+        """For operators alone: a machine that is busy with rewards answers everybody later."""
+        about = f"{_RAW}how long answers took, by route, refusals left out."
+        family = HistogramMetricFamily("tacit_request_seconds", about, labels=["route"])
+        bounds = [*map(str, LATENCIES), "+Inf"]
+        for route in sorted(self._service.latencies.keys() - {_ENDLESS}):
+            took = self._service.latencies[route]
+            family.add_metric([route], list(zip(bounds, accumulate(took.counts), strict=True)), took.seconds)
+        return family
+
     def _unsettled(self) -> Metric:
         family = GaugeMetricFamily(
             "tacit_waiting_decisions", f"{_RAW}decisions whose waiting time is not over.", labels=["policy"]
         )
-        for name, served in sorted(self._service.deployment.policies.items()):
+        for name, served in self._policies:
             family.add_metric([name], served.host.unsettled)
         return family
 
@@ -69,5 +92,5 @@ class _Numbers(Collector):
 async def metrics(service: Service, request: Request) -> Response:
     """The text that Prometheus reads."""
     registry = CollectorRegistry()
-    registry.register(_Numbers(service, raw=request.scope["tacit.key"].may("admin")))
+    registry.register(_Numbers(service, request.scope["tacit.key"]))
     return Response(generate_latest(registry), headers=COMMON, media_type=MEDIA_TYPE)

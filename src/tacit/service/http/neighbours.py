@@ -27,7 +27,7 @@ class Neighbours(Protocol):
     async def whole(self, scope: ASGIScope, own: Callable[[], Part], *, age: float = 0.0) -> Part:
         """What all processes answer to a request, together; ``own`` is the part of this one.
 
-        It may be as old as ``age`` seconds, and is refused with 503 where a policy is missing.
+        It may be as old as ``age`` seconds, and is refused with 503 where a policy is missing that the key reaches.
         """
 
     def making(self, name: str) -> AbstractContextManager[None]:

@@ -55,7 +55,8 @@ def _operation(operation: Operation) -> dict[str, Any]:
         whole["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     if operation.scope is not None:
         whole["security"] = [{"key": []}]
-        whole["description"] = f"Needs a key with scope `{operation.scope}`."
+        unbound = " that is not bound to policies" if operation.whole else ""
+        whole["description"] = f"Needs a key with scope `{operation.scope}`{unbound}."
     return whole
 
 
@@ -71,7 +72,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
         if kind is not None:
             schema = {"$ref": _PLACES.format(name=kind.__name__)} if kind is not object else {}
             found[str(status)]["content"] = {operation.media_type: {"schema": schema}}
-    usual = (401, 403, 429) if operation.scope is not None else ()
+    usual = (401, 403, 429, 503) if operation.scope is not None else ()
     problem = {MEDIA_TYPE: {"schema": {"$ref": _PLACES.format(name=ProblemDocument.__name__)}}}
     for status in sorted({*usual, *operation.problems}):
         found[str(status)] = {"description": HTTPStatus(status).phrase, "content": problem}

@@ -38,6 +38,8 @@ class Operation:
     media_type: str = "application/json"
     problems: tuple[int, ...] = ()
     """Statuses of problems beside those that all routes have."""
+    whole: bool = False
+    """Whether it is about all policies or keys together: a key that is bound to policies is refused."""
 
 
 _BODY: Final = (400, 408, 413, 415, 422)
@@ -70,7 +72,17 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         changes.put_policy,
         bodies.PolicyBody,
         {200: bodies.PolicyDocument, 201: bodies.PolicyDocument},
-        problems=(*_BODY, 409, 503),
+        problems=(*_BODY, 404, 409, 503),
+    ),
+    Operation(
+        "PUT",
+        "/v1/policies/{name}/mode",
+        "Change the mode of a policy.",
+        "admin",
+        changes.put_mode,
+        bodies.ModeBody,
+        {200: bodies.PolicyDocument},
+        problems=(*_BODY, 404, 503),
     ),
     Operation(
         "POST",
@@ -137,6 +149,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         reads.total_privacy,
         answers={200: bodies.TotalPrivacy},
         problems=(503,),
+        whole=True,
     ),
     Operation(
         "GET",
@@ -149,7 +162,13 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         problems=(503,),
     ),
     Operation(
-        "GET", "/v1/keys", "All keys, without their secret parts.", "admin", changes.keys, answers={200: bodies.KeyList}
+        "GET",
+        "/v1/keys",
+        "All keys, without their secret parts.",
+        "admin",
+        changes.keys,
+        answers={200: bodies.KeyList},
+        whole=True,
     ),
     Operation(
         "POST",
@@ -160,6 +179,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         bodies.KeyBody,
         {201: bodies.NewKey},
         problems=(*_BODY, 409),
+        whole=True,
     ),
     Operation(
         "DELETE",
@@ -169,6 +189,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         changes.revoke_key,
         answers={204: None},
         problems=(404,),
+        whole=True,
     ),
     Operation(
         "GET",

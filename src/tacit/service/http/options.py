@@ -37,7 +37,7 @@ class Options:
     most_policies: int = _bound("Most policies of the deployment.", 200)
     most_batch: int = _bound("Most decisions of a batch.", 1_000)
     most_waiting: int = _bound("Requests that may wait for the writer, and as many rewards; others get 503.", 4_000)
-    most_connections: int = _bound("Connections at a time.", 1_000)
+    most_connections: int = _bound("Connections at a time; at most a quarter of the files that may be open.", 1_000)
     key_rate: int = _bound("Requests per second of a key that has no rate of its own; others get 429.", 50_000)
     most_live: int = _bound("Live streams at a time.", 100)
     head_seconds: float = _bound("Seconds that a client has for sending the head of a request.", 10.0)

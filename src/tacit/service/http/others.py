@@ -40,7 +40,8 @@ class Others:
 
     def __init__(self, cluster: Cluster, deployment: Deployment, exchange: Exchange) -> None:
         self._cluster, self._deployment, self._exchange = cluster, deployment, exchange
-        self._recent: dict[str, tuple[float, asyncio.Task[Part]]] = {}
+        self._recent: dict[object, tuple[float, asyncio.Task[Part]]] = {}
+        """By path, and by what the caller's key is bound to."""
 
     def names(self) -> Set[str]:
         return self._cluster.view.owners.keys()
@@ -82,11 +83,12 @@ class Others:
         """Put together what all processes have; callers that do with an older answer share it."""
         if not age:
             return await self._gathered(scope, own)
-        begun, task = self._recent.get(scope["path"], (0.0, None))
+        asked = scope["path"], scope["tacit.key"].policies
+        begun, task = self._recent.get(asked, (0.0, None))
         if task is None or time.monotonic() - begun >= age:
             task = asyncio.ensure_future(self._gathered(scope, own))
             task.add_done_callback(_seen)
-            self._recent[scope["path"]] = time.monotonic(), task
+            self._recent[asked] = time.monotonic(), task
         return await asyncio.shield(task)
 
     async def _gathered(self, scope: ASGIScope, own: Callable[[], Part]) -> Part:
@@ -96,7 +98,7 @@ class Others:
             others = (member.address for member in view.members if member.id != self._cluster.id)
             parts = await asyncio.gather(*(self._part(address, scope) for address in others))
             found = {name: shown for part in (*parts, own()) for name, shown in part.items()}
-            if view.owners.keys() <= found.keys():
+            if {name for name in view.owners if scope["tacit.key"].reaches(name)} <= found.keys():
                 return found
             if time.monotonic() > end:
                 raise not_whole()

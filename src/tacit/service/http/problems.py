@@ -69,7 +69,7 @@ def problem_of(error: Exception) -> Problem | None:
     if isinstance(error, Problem):
         return error
     if isinstance(error, UnknownJournal):
-        return Problem(404, "unknown-policy", "there is no policy of this name")
+        return Problem(404, "unknown-policy", "there is no policy of this name, or none that this key reaches")
     if isinstance(error, JournalExists):
         return Problem(409, "other-configuration", str(error))
     if isinstance(error, InvalidInput):
@@ -89,6 +89,12 @@ def not_json(error: Exception) -> Problem:
 def overloaded() -> Problem:
     """More requests wait than can be answered soon."""
     return Problem(503, "overloaded", "too many requests wait: try again with the same event_id", {"Retry-After": "1"})
+
+
+def too_many_connections() -> Problem:
+    """No place is left for a connection."""
+    detail = "too many connections are open: use those that you have, or try again"
+    return Problem(503, "too-many-connections", detail, {"Retry-After": "1", "Connection": "close"})
 
 
 def too_often(seconds: int) -> Problem:
@@ -132,6 +138,11 @@ def no_key() -> Problem:
 def no_scope(scope: str) -> Problem:
     """A key that does not reach this far."""
     return Problem(403, "scope", f"this key lacks the scope {scope}")
+
+
+def bound() -> Problem:
+    """A key that is bound to policies, where all of them are concerned."""
+    return Problem(403, "bound", "this key is bound to policies, and this is for keys that reach all of them")
 
 
 def not_found() -> Problem:

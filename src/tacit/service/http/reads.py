@@ -60,9 +60,9 @@ def _health(seen: Published) -> dict[str, Any]:
     return {"status": "off" if seen.mode == "off" else "ok", "warnings": list(seen.privacy.get("warnings", ()))}
 
 
-def _own(service: Service, shown: Callable[[Served], Any]) -> Part:
-    """Something of each policy of this process."""
-    return {name: shown(served) for name, served in service.deployment.policies.items()}
+def _own(service: Service, request: Request, shown: Callable[[Served], Any]) -> Part:
+    """Something of each policy of this process that the caller's key reaches."""
+    return {name: shown(served) for name, served in service.policies_of(request.scope["tacit.key"]).items()}
 
 
 async def _together(
@@ -70,8 +70,8 @@ async def _together(
 ) -> Response:
     """An answer about all policies: ``whole`` makes it of what is shown of each, in whatever process."""
     if service.neighbours.is_part(request.scope):
-        return answer(_own(service, shown))
-    found = await service.neighbours.whole(request.scope, lambda: _own(service, shown))
+        return answer(_own(service, request, shown))
+    found = await service.neighbours.whole(request.scope, lambda: _own(service, request, shown))
     return answer(whole(dict(sorted(found.items()))))
 
 
@@ -145,7 +145,7 @@ async def readyz(service: Service, request: Request) -> Response:
 async def live(service: Service, request: Request) -> Response:
     """A stream of summaries: one at once, then one whenever something was published, at most one a second."""
     if service.neighbours.is_part(request.scope):
-        return answer(_own(service, _summary))
+        return answer(_own(service, request, _summary))
     if service.live >= service.options.most_live:
         raise overloaded()
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -177,7 +177,7 @@ def _key(request: Request) -> bytes:
 async def _summaries(service: Service, request: Request) -> bytes:
     """What is said of all policies; nothing where one of them cannot be asked."""
     try:
-        found = await service.neighbours.whole(request.scope, lambda: _own(service, _summary), age=_LOOK)
+        found = await service.neighbours.whole(request.scope, lambda: _own(service, request, _summary), age=_LOOK)
     except Problem:
         return b""
     return encode({"policies": [each for _, each in sorted(found.items())]})

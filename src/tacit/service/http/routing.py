@@ -16,7 +16,8 @@ from urllib.parse import unquote_to_bytes
 
 from tacit.service.cluster import Cluster
 from tacit.service.http.answers import problem_answer
-from tacit.service.http.problems import Problem, no_key, overloaded
+from tacit.service.http.keys import Key
+from tacit.service.http.problems import Problem, overloaded
 from tacit.service.http.receiving import ASGIApplication, ASGIScope, Disconnected, Receive, Send, header, json_body
 from tacit.service.http.relay import Elsewhere, Passed, Relay
 from tacit.service.http.state import Service
@@ -60,9 +61,8 @@ class Router:
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         try:
-            await self._know_key(scope)
-            name = _policy_of(scope["raw_path"])
-            if name is None:
+            key, name = await self._key(scope), _policy_of(scope["raw_path"])
+            if name is None or key is None or not key.reaches(name):  # the last two are refused there, unsearched
                 await self._app(scope, receive, send)
             elif self._is_here(name):
                 await self._answer(name, scope, receive, send)
@@ -100,16 +100,18 @@ class Router:
 
     # Policies of others
 
-    async def _know_key(self, scope: ASGIScope) -> None:
-        """A key that is not known may have been made in another process a moment ago."""
+    async def _key(self, scope: ASGIScope) -> Key | None:
+        """The caller's key; one that is not known may have been made in another process a moment ago."""
         given = header(scope["headers"], b"authorization")
-        if given is not None and self._service.keyring.holder(given) is None:
+        found = self._service.keyring.holder(given)
+        if given is not None and found is None:
             await self._service.neighbours.fresh()
+            found = self._service.keyring.holder(given)
+        return found
 
     async def _find(self, name: str, scope: ASGIScope, receive: Receive, send: Send) -> None:
         """Find the owner of a policy that is not here, and let it answer."""
-        if self._service.keyring.holder(header(scope["headers"], b"authorization")) is None:
-            raise no_key()
+        self._service.caller(scope)
         reward = scope["raw_path"].endswith(_REWARD)  # counted apart: no decision is refused because of rewards
         if self._waiting[reward] >= self._service.options.most_waiting:
             raise overloaded()

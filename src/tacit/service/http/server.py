@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 import uvicorn
@@ -16,7 +17,7 @@ import uvicorn
 from tacit.errors import InvalidInput
 from tacit.service.deployment import Deployment
 from tacit.service.http.app import App
-from tacit.service.http.connections import BoundedProtocol, close_late
+from tacit.service.http.connections import BoundedProtocol, Places, open_files
 from tacit.service.http.keys import Keyring, first_key
 from tacit.service.http.logs import JsonLog
 from tacit.service.http.options import ADDRESS_FILE, Options
@@ -27,6 +28,11 @@ from tacit.service.http.writer import Writer
 from tacit.service.sqlite_store import SQLiteStore
 
 _BACKLOG: Final = 2_048
+"""Connections that may wait to be accepted."""
+_ACCEPTS: Final = 8
+"""Connections that are accepted in a turn of the event loop: uvloop accepts one of each listener, or of its copy."""
+_SHARE: Final = 4
+"""One of so many open files may be a connection, another one may be about to be; the others are for the store."""
 
 
 def serve(options: Options) -> None:
@@ -105,10 +111,18 @@ class Server(uvicorn.Server):
     def __init__(self, app: ASGIApplication, service: Service, address: str) -> None:
         self._service, self._address = service, address
         options = service.options
+        files = open_files(_SHARE * max(options.most_connections, _BACKLOG)) // _SHARE
+        if files < options.most_connections:
+            service.log.say("too few open files for most_connections", connections=files)
+
+        class Protocol(BoundedProtocol):
+            places = Places(options, min(options.most_connections, files))
+
+        self._places = Protocol.places
         super().__init__(
             uvicorn.Config(
                 app,
-                http=BoundedProtocol,
+                http=Protocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -116,8 +130,7 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                backlog=_BACKLOG,
-                limit_concurrency=options.most_connections,
+                backlog=min(_BACKLOG, files),
                 timeout_keep_alive=round(options.idle_seconds) or 1,
                 timeout_graceful_shutdown=round(options.stop_seconds) or 1,
             )
@@ -126,7 +139,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen, and say so."""
         asyncio.get_running_loop().set_exception_handler(self._unhandled)
-        await super().startup(sockets)
+        copies = 0 if sys.platform == "win32" else _ACCEPTS - 1
+        await super().startup([*(sockets or ()), *(each.dup() for each in sockets or () for _ in range(copies))])
         await self.announce()
 
     async def announce(self) -> None:
@@ -136,11 +150,9 @@ class Server(uvicorn.Server):
         print(f"listening on {self._address}", flush=True)
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second: write out the log, and once a second look for late clients."""
+        """Ten times a second: write out the log, and close late clients, so that few are closed at once."""
         self._service.log.flush()
-        if counter % 10 == 0:
-            now = asyncio.get_running_loop().time()
-            close_late(self.server_state.connections, now, self._service.options.head_seconds)
+        self._places.close_late(asyncio.get_running_loop().time())
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -148,12 +160,10 @@ class Server(uvicorn.Server):
         self._service.stopping.set()
         await super().shutdown(sockets)
 
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """As uvicorn does, but without sending the signals again at the end: the caller has a store to close."""
-        with super().capture_signals():
-            yield
-            self._captured_signals.clear()
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End as uvicorn does, but without sending the signal again at the end: the caller has a store to close."""
+        self.force_exit |= self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

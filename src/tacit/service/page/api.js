@@ -69,11 +69,11 @@ export class Api {
     return (await this.call("GET", path)).data;
   }
 
-  async find(path) { // null where there is none
+  async find(path, without = 404) { // null where that is the answer
     try {
       return await this.get(path);
     } catch (problem) {
-      if (problem.status === 404) return null;
+      if (problem.status === without) return null;
       throw problem;
     }
   }

@@ -207,8 +207,11 @@ class Page {
     this.fresh = null;
   }
 
+  // A key that is bound to some policies reads those, and is not told the total over all.
   async compose() {
-    const total = await this.api.get("v1/privacy");
+    const total = await this.api.find("v1/privacy", 403);
+    show(this.total.element, total !== null);
+    if (total === null) return;
     const named = Object.entries(total.policies ?? {}).map(([name, part]) => [name, spentOn(part)]);
     this.total.set(total, named);
   }
