@@ -52,13 +52,17 @@ def test_no_release_excludes_a_neighbour(kind: str) -> None:
     assert found.moved == found.redraws == 200
 
 
-@pytest.mark.parametrize("profile", ["tuned", "theory"])
-def test_a_pull_that_is_added_to_the_noise_first_is_found(profile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", GRADIENTS)
+def test_a_pull_that_is_added_to_the_noise_first_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A redraw shows it about once in a hundred, another one on each processor: that none of 6,000 does is a chance of
+    far less than 1e-9."""
     for module, name, value in PullBeforeSum().changes():
         monkeypatch.setattr(module, name, value)
-    found = [count_exclusions(kind, 200, seed=2) for kind in GRADIENTS if kind.endswith(profile)]
-    assert 0 < sum(each.excluded for each in found) < 400
-    assert set().union(*(each.fields for each in found)) == {"explore.theta", "exploit.theta"}
+    tried = (count_exclusions(kind, 200, seed=seed) for seed in range(2, 32))
+    found = next((each for each in tried if each.excluded), None)
+    assert found is not None
+    assert found.excluded < found.redraws
+    assert found.fields == {"explore.theta" if "theta_o" in kind else "exploit.theta"}
 
 
 def test_contributions_off_the_grid_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
