@@ -58,14 +58,14 @@ def fill(folder: Path, policy: str, dim: int, events: int) -> None:
 def recovered(folder: Path, profile: bool = False) -> tuple[float, int]:
     """Seconds of a recovery in this process, and how many entries it applied; prints what an entry costs."""
     store, parts = SQLiteStore(folder), [time.process_time()]
-    deque(store.claim(NAME).entries, maxlen=0)
+    deque(store.read(NAME).entries, maxlen=0)
     parts.append(time.process_time())
-    deque(map(unpack_entry, store.claim(NAME).entries), maxlen=0)
+    deque(map(unpack_entry, store.read(NAME).entries), maxlen=0)
     parts.append(time.process_time())
     begun, profiler = time.perf_counter(), cProfile.Profile()
     if profile:
         profiler.enable()
-    journal = PolicyJournal(store, store.claim(NAME), snapshot_every=1 << 60)
+    journal = PolicyJournal(store, NAME, snapshot_every=1 << 60)
     profiler.disable()
     taken = time.perf_counter() - begun
     parts.append(time.process_time())

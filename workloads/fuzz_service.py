@@ -97,9 +97,8 @@ class Fuzzed:
         try:
             found: dict[str, Any] = {"settings": dict(store.settings(""))}
             for journal in store.journals():
-                lease = store.claim(journal.name).lease
                 note = {name: value for name, value in json.loads(journal.note or b"{}").items() if name != "uptime"}
-                rows = [list(store.rows(lease, table)) for table in (EVENTS, RELEASES, USERS, MODE_CHANGES)]
+                rows = [list(store.rows(journal.name, table)) for table in (EVENTS, RELEASES, USERS, MODE_CHANGES)]
                 found[journal.name] = journal.config, journal.seq, note, rows
             return found
         finally:

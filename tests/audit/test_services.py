@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tacit.audit.service_cases import SERVICE_CASES, TIGHT, random_script
-from tacit.audit.services import replay_service
-from tacit.service.http.in_process import InProcessService
+from tacit.audit.services import OpenService, replay_service
+from tacit.service.http.in_process import InProcessService, SharedInProcessService
 
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.parametrize("service", [InProcessService, SharedInProcessService], ids=["one process", "two"])
 @pytest.mark.parametrize("name", SERVICE_CASES)
-def test_neighbours_differ_in_releases_alone_and_by_no_more_than_was_charged(name: str) -> None:
+def test_neighbours_differ_in_releases_alone_and_by_no_more_than_was_charged(name: str, service: OpenService) -> None:
     case = SERVICE_CASES[name]
-    outcome = replay_service(InProcessService, case.script())
+    outcome = replay_service(service, case.script())
     assert outcome.divergences == ()
     assert outcome.worst <= 1.0
     assert outcome.draws  # something was released
@@ -24,9 +25,10 @@ def test_neighbours_differ_in_releases_alone_and_by_no_more_than_was_charged(nam
         assert outcome.mu == 0.0
 
 
+@pytest.mark.parametrize("service", [InProcessService, SharedInProcessService], ids=["one process", "two"])
 @pytest.mark.parametrize("index", range(6))
-def test_random_neighbours(index: int) -> None:
+def test_random_neighbours(index: int, service: OpenService) -> None:
     """200 of them are played by `tacit audit service`."""
-    outcome = replay_service(InProcessService, random_script(index))
+    outcome = replay_service(service, random_script(index))
     assert outcome.divergences == ()
     assert outcome.worst <= 1.0 + 1e-9

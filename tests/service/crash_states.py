@@ -173,14 +173,12 @@ class Work:
             return store
         name = self.rng.choice("ab")
         model = self.models[name]
-        if model.lease is None:
-            model.lease = store.claim(name).lease
-        elif number % 31 == 0:
+        if number % 31 == 0:
             end(store, orderly=number % 2 == 0)
             store = reopen()
         elif number % 23 == 0:
             snapshot = self.rng.randbytes(self.rng.choice([100, 20_000]))
-            store.compact(model.lease, model.seq, snapshot)
+            store.compact(name, model.seq, snapshot)
             model.snapshot, model.snapshot_seq, model.entries = snapshot, model.seq, []
         elif number % 19 == 0:
             put = {f"key {number % 3}": self.rng.randbytes(20)}
@@ -190,7 +188,7 @@ class Work:
             if number % 13 == 0:
                 store.tend()  # moves the log into the database
             group = self.group(number)
-            store.append(model.lease, model.seq, group)
+            store.append(name, model.seq, group)
             model.take(group)
         return store
 
@@ -212,11 +210,11 @@ class Work:
 
 
 def contents(store: Store) -> Contents:
-    """Everything that a store holds, but for the epochs of its journals."""
+    """Everything that a store holds."""
     held: Contents = {"settings": dict(store.settings(""))}
     for journal in store.journals():
-        recovery = store.claim(journal.name)
-        rows = {row.key: row for row in store.scan(recovery.lease, "t", -1, 10_000)}
+        recovery = store.read(journal.name)
+        rows = {row.key: row for row in store.scan(journal.name, "t", -1, 10_000)}
         held[journal.name] = (journal.note, recovery.snapshot, list(recovery.entries), rows)
     return held
 

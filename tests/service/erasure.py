@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from tacit.service.store import Group, Lease, Row, Store
+from tacit.service.store import Group, Row, Store
+from tests.contracts.stores import append, compact
 
 
 def traces(gone: list[bytes], content: bytes, size: int = 12) -> int:
@@ -23,11 +24,8 @@ class _Work:
         self.first = self.rng.randbytes(500)  # short enough to be in one piece in any store
         self.rows: dict[bytes, Row] = {}
         self.seq = 0
-        self.lease, self.other = (self._claimed(name) for name in "ab")
-
-    def _claimed(self, name: str) -> Lease:
-        self.store.create(name, b"", self.first if name == "a" else b"stays", self.rng.randbytes(16))
-        return self.store.claim(name).lease
+        for name in "ab":
+            store.create(name, b"", self.first if name == "a" else b"stays", self.rng.randbytes(16))
 
     def do(self, number: int) -> None:
         rng = self.rng
@@ -35,9 +33,9 @@ class _Work:
         keys = [rng.randbytes(16) for _ in range(20)] + rng.sample(sorted(self.rows), min(len(self.rows), 10))
         put = {key: Row(key, number, rng.randbytes(rng.choice([40, 60, 200]))) for key in keys}
         self.gone += [*entries, *(self.rows[key].value for key in put if key in self.rows)]
-        self.store.append(self.lease, self.seq, Group(entries, {"t": put}, {"t": number - 100}, rng.randbytes(16)))
+        append(self.store, "a", self.seq, Group(entries, {"t": put}, {"t": number - 100}, rng.randbytes(16)))
         stays = {"t": {b"stays": Row(b"stays", 1, bytes(60))}}
-        self.store.append(self.other, self.seq, Group([b"stays" + bytes(100)] * 10, stays))
+        append(self.store, "b", self.seq, Group([b"stays" + bytes(100)] * 10, stays))
         forgotten = {key: row for key, row in self.rows.items() if row.position <= number - 100 and key not in put}
         self.gone += [part for row in forgotten.values() for part in (row.key, row.value)]
         self.rows = {key: row for key, row in (self.rows | put).items() if key not in forgotten}
@@ -54,8 +52,8 @@ def check_erasure(store: Store, content: Callable[[], bytes], groups: int = 300)
     assert work.first in found
     snapshots = [work.rng.randbytes(size) for size in (30_000, 100, 5000)]
     for snapshot in snapshots:
-        store.compact(work.lease, work.seq, snapshot)
+        compact(store, "a", work.seq, snapshot)
     found = content()
     assert traces([*work.gone, work.first, *snapshots[:2]], found) == 0
     assert all(row.value in found for row in work.rows.values())
-    assert store.find(work.lease, "t", work.rows) == work.rows
+    assert store.find("a", "t", work.rows) == work.rows

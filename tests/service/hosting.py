@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from tacit.policies.log import ReplayingPublisher
+from tacit.policies.policy import Policy
 from tacit.service.deployment import Deployment, Served
 from tacit.service.events import EVENTS, Event
 from tacit.service.host import Answer, Decide, Host, Refusal, Request, Reward, SetMode
-from tacit.service.store import Store
+from tacit.service.journal import PolicyJournal
+from tacit.service.store import Store, Tail
 from tacit.service.terms import Mode
 from tacit.typing import FloatArray
 from tests.contracts.policies import DIM
@@ -29,19 +32,29 @@ def _number(event: str) -> int:
 
 
 class Bench:
-    """One policy, served; ``crash`` forgets everything in memory and begins anew from the store."""
+    """One policy, served; ``crash`` forgets everything in memory and begins anew from the store.
 
-    def __init__(self, folder: Path, policy: str = "joint-linucb", **changes: Any) -> None:
+    With several ``processes`` each has a memory of its own; ``switch`` says which one is asked from then on.
+    """
+
+    def __init__(self, folder: Path, policy: str = "joint-linucb", *, processes: int = 1, **changes: Any) -> None:
         self.clock = Clock()
-        self.store = FaultyStore(quick_store(folder))
+        self.store = FaultyStore(quick_store(folder), shared=processes > 1)
         self.learned: list[tuple[bytes, float]] = []
         """What the policy learned from, in order: row and reward; nothing of it by replay."""
+        self._processes = processes
+        Deployment(self.store, clock=self.clock).put("p", body(policy, horizon=None) | changes)
         self._open(self.store)
-        self.deployment.put("p", body(policy, horizon=None) | changes)
-        self._watch()
 
     def _open(self, store: Store) -> None:
-        self.deployment = Deployment(store, clock=self.clock)
+        self.deployments = [Deployment(store, clock=self.clock) for _ in range(self._processes)]
+        self.switch(0)
+        for deployment in self.deployments:
+            self._watch(deployment.get("p").host.journal)
+
+    def switch(self, process: int) -> None:
+        """Ask this process from now on."""
+        self.deployment = self.deployments[process]
 
     @property
     def served(self) -> Served:
@@ -51,21 +64,32 @@ class Bench:
     def host(self) -> Host:
         return self.served.host
 
-    def _watch(self) -> None:
-        policy = self.host.journal.policy
+    def _watch(self, journal: PolicyJournal) -> None:
+        """Also when the policy begins anew from a snapshot of another process."""
+        take_in = journal._take_in
+
+        def watched(tail: Tail) -> None:
+            take_in(tail)
+            if tail.snapshot is not None:
+                self._watch_policy(journal.policy)
+
+        journal._take_in = watched  # type: ignore[method-assign]
+        self._watch_policy(journal.policy)
+
+    def _watch_policy(self, policy: Policy) -> None:
         usual = policy._learn
 
         def learn(memo: FloatArray, reward: float) -> None:
-            self.learned.append((memo[:DIM].tobytes(), reward))
+            if not isinstance(policy.publisher, ReplayingPublisher):
+                self.learned.append((memo[:DIM].tobytes(), reward))
             usual(memo, reward)
 
         policy._learn = learn  # type: ignore[method-assign]
 
     def crash(self) -> None:
-        """The process is gone; another one claims the journal.  What it was doing to the store is over."""
-        self.store = FaultyStore(self.store.inner)
+        """All processes are gone; others go on from the store.  What they were doing to it is over."""
+        self.store = FaultyStore(self.store.inner, shared=self.store.shared)
         self._open(self.store)
-        self._watch()
 
     # Requests
 
@@ -116,7 +140,7 @@ class Bench:
 
     def events(self) -> list[Event]:
         """All rows of the table of events."""
-        return [Event.unpack(row.value) for row in self.store.scan(self.host.journal.lease, EVENTS, 0, 10**6)]
+        return [Event.unpack(row.value) for row in self.store.scan(self.host.journal.name, EVENTS, 0, 10**6)]
 
     def close(self) -> None:
         self.store.close()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from tacit.policies.registry import POLICIES, make_policy, policy_class
 from tacit.policies.state import flatten
 from tacit.service.durable import DurablePolicy
 from tacit.service.sqlite_store import SQLiteStore
-from tacit.service.store import Group, Journal, Lease, Recovery, Row, Store
+from tacit.service.store import NOTHING, Behind, Group, Journal, Row, Store, Swap, Tail
 from tests.contracts.policies import DIM, HORIZON, rounds
 
 PRIVATE = [name for name in POLICIES if policy_class(name).private]
@@ -62,19 +62,22 @@ class Clock:
 
 
 class FaultyStore(Store):
-    """A store that calls ``before`` and ``after`` around every method, by name; either may raise."""
+    """A store that calls ``before`` and ``after`` around every method, by name; either may raise.
 
-    def __init__(self, inner: Store) -> None:
-        self.inner = inner
+    With ``shared`` turns give what was appended by others, as on PostgreSQL: a test has several processes in one.
+    """
+
+    def __init__(self, inner: Store, *, shared: bool = False) -> None:
+        self.inner, self.shared = inner, shared
         self.before: Callable[[str], None] = lambda method: None
         self.after: Callable[[str], None] = lambda method: None
 
-    def fail(self, method: str, error: BaseException, *, after: bool = False, calls: int = 0) -> None:
-        """Raise at this method, from the call after so many others on; ``after`` it was carried out, or instead."""
+    def fail(self, *methods: str, error: BaseException, after: bool = False, calls: int = 0) -> None:
+        """Raise at these methods, from the call after so many others on; ``after`` it was carried out, or instead."""
         left = [calls]
 
         def strike(called: str) -> None:
-            if called == method:
+            if called in methods:
                 left[0] -= 1
                 if left[0] < 0:
                     raise error
@@ -84,39 +87,52 @@ class FaultyStore(Store):
         else:
             self.before = strike
 
-    def _call(self, method: str, *given: Any) -> Any:
+    def _call(self, method: str, *given: Any, **named: Any) -> Any:
         self.before(method)
-        found = getattr(self.inner, method)(*given)
+        found = getattr(self.inner, method)(*given, **named)
         self.after(method)
         return found
 
     def journals(self) -> list[Journal]:
         return list(self._call("journals"))
 
-    def create(self, name: str, config: bytes, snapshot: bytes, note: bytes = b"") -> None:
-        self._call("create", name, config, snapshot, note)
+    def create(self, name: str, config: bytes, snapshot: bytes, note: bytes = b"", rows: Group | None = None) -> None:
+        self._call("create", name, config, snapshot, note, rows)
 
-    def claim(self, name: str) -> Recovery:
-        found: Recovery = self._call("claim", name)
+    def read(self, name: str, after: int = NOTHING) -> Tail:
+        found: Tail = self._call("read", name, after)
         return found
 
-    def append(self, lease: Lease, seq: int, group: Group) -> int:
-        return int(self._call("append", lease, seq, group))
+    @contextmanager
+    def turn(self, name: str, after: int) -> Iterator[Tail | None]:
+        self.before("turn")
+        tail = self.inner.read(name, after) if self.shared else None
+        if tail is not None and tail.snapshot is not None:
+            raise Behind
+        with self.inner.turn(name, after) as others:
+            self.after("turn")
+            yield tail or others
 
-    def find(self, lease: Lease, table: str, keys: Iterable[bytes]) -> dict[bytes, Row]:
-        return dict(self._call("find", lease, table, keys))
+    def append(self, name: str, seq: int, group: Group) -> int:
+        return int(self._call("append", name, seq, group))
 
-    def scan(self, lease: Lease, table: str, after: int, limit: int) -> list[Row]:
-        return list(self._call("scan", lease, table, after, limit))
+    def find(self, name: str, table: str, keys: Iterable[bytes]) -> dict[bytes, Row]:
+        return dict(self._call("find", name, table, keys))
 
-    def compact(self, lease: Lease, seq: int, snapshot: bytes) -> None:
-        self._call("compact", lease, seq, snapshot)
+    def scan(self, name: str, table: str, after: int, limit: int) -> list[Row]:
+        return list(self._call("scan", name, table, after, limit))
+
+    def swap(self, name: str, table: str, swaps: Sequence[Swap], beside: str = "") -> set[bytes]:
+        return set(self._call("swap", name, table, swaps, beside))
+
+    def compact(self, name: str, seq: int, snapshot: bytes) -> None:
+        self._call("compact", name, seq, snapshot)
 
     def settings(self, prefix: str) -> Mapping[str, bytes]:
         return dict(self._call("settings", prefix))
 
-    def change_settings(self, put: Mapping[str, bytes], delete: Sequence[str] = ()) -> None:
-        self._call("change_settings", put, delete)
+    def change_settings(self, put: Mapping[str, bytes], delete: Sequence[str] = (), *, replace: bool = True) -> None:
+        self._call("change_settings", put, delete, replace=replace)
 
     def close(self) -> None:
         self.inner.close()

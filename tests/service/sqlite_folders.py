@@ -14,7 +14,7 @@ def filled(folder: Path, count: int = 50) -> list[bytes]:
     entries = [b"entry %d " % number + bytes(100) for number in range(count)]
     store = SQLiteStore(folder)
     store.create("a", b"config", b"first")
-    store.append(store.claim("a").lease, 0, Group(entries, {"t": {b"k": Row(b"k", 1, b"value of the row")}}))
+    store.append("a", 0, Group(entries, {"t": {b"k": Row(b"k", 1, b"value of the row")}}))
     store.close()
     return entries
 

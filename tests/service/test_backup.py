@@ -14,10 +14,10 @@ import tacit
 from tacit.errors import CorruptState, InvalidInput, StoreDamaged, UnknownDecision
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.state import flatten, public_part
+from tacit.service import backup as backup_module
 from tacit.service.backup import back_up_store, read_backup, restore_store
 from tacit.service.deployment import Deployment
 from tacit.service.durable import DurablePolicy
-from tacit.service.journal import PolicyJournal
 from tests.contracts.policies import DIM, rounds
 from tests.service.hosting import Bench
 from tests.service.parts import PRIVATE, STREAMED, arguments, body, quick_store, walk
@@ -173,7 +173,7 @@ def test_users_are_not_counted_anew(tmp_path: Path) -> None:
     served = deployment.get("p")
     assert served.terms == bench.served.terms
     bench.deployment = deployment
-    bench._watch()
+    bench._watch(served.host.journal)
     bench.learned.clear()
     for number, user in ((4, "u"), (5, "v"), (6, "v"), (7, "w")):
         bench.arm(f"event {number}", user=user)
@@ -213,11 +213,11 @@ def test_an_interrupted_restore_is_not_served_and_a_mode_is_kept(
     back_up_store(store, tmp_path / "backup")
     store.close()
 
-    def interrupted(self: PolicyJournal) -> None:
+    def interrupted(*given: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(PolicyJournal, "commit", interrupted)
+        patched.setattr(backup_module, "create_journal", interrupted)
         store = quick_store(tmp_path / "cut")
         with pytest.raises(KeyboardInterrupt):
             restore_store(tmp_path / "backup", store)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,7 +13,7 @@ from tacit.policies.registry import POLICIES
 from tacit.service import deployment as deployment_module
 from tacit.service import journal as journal_module
 from tacit.service.deployment import Deployment
-from tacit.service.host import Answer, Host
+from tacit.service.host import Answer
 from tacit.service.published import composed
 from tests.service.hosting import arms_of
 from tests.service.parts import PRIVATE, Clock, FaultyStore, body, quick_store
@@ -142,8 +141,8 @@ def steps_of_a_put(folder: Path) -> list[tuple[str, int]]:
 
 
 def test_a_policy_is_made_in_one_transaction(tmp_path: Path) -> None:
-    changes = [method for method, _ in steps_of_a_put(tmp_path) if method in ("create", "claim", "append", "compact")]
-    assert changes == ["create", "claim", "append"]  # the last one is its mode
+    changes = [method for method, _ in steps_of_a_put(tmp_path) if method in ("create", "swap", "append", "compact")]
+    assert changes == ["create"]
 
 
 @pytest.mark.parametrize("error", [StoreFailed("disk full"), RuntimeError("cannot join thread")], ids=repr)
@@ -158,7 +157,7 @@ def test_a_policy_whose_making_failed_is_made_by_the_next_call(after: bool, erro
     for place, (method, calls) in enumerate(steps):
         store = FaultyStore(quick_store(tmp_path / str(place)))
         deployment = Deployment(store)
-        store.fail(method, error, after=after, calls=calls)
+        store.fail(method, error=error, after=after, calls=calls)
         with pytest.raises(type(error)):
             deployment.put("p", OFF)
         assert deployment.policies == {}
@@ -200,14 +199,14 @@ def test_a_policy_that_could_not_be_served_at_first(step: str, tmp_path: Path, m
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("method", ["create", "claim", "scan", "append"])
+@pytest.mark.parametrize("method", ["create", "read", "scan"])
 def test_a_policy_whose_making_failed_is_made_by_another_process(method: str, after: bool, database: str) -> None:
     """On PostgreSQL: whoever is asked next finds it in the store, or makes it; both processes go on."""
     from tacit.service.postgres_store import PostgresStore
 
     store = FaultyStore(PostgresStore(database))
-    one, other = Deployment(store, claim_all=False), Deployment(PostgresStore(database), claim_all=False)
-    store.fail(method, RuntimeError("cannot join thread"), after=after)
+    one, other = Deployment(store), Deployment(PostgresStore(database))
+    store.fail(method, error=RuntimeError("cannot join thread"), after=after)
     with pytest.raises(RuntimeError):
         one.put("p", OFF)
     assert one.policies == {}
@@ -287,7 +286,7 @@ def test_terms_that_cannot_be_read_are_damage(tmp_path: Path) -> None:
     store = quick_store(tmp_path)
     Deployment(store).put("p", body("random"))
     (journal,) = store.journals()
-    store.create("q", journal.config.replace(b'"hold": true', b'"hold": 12345'), store.claim("p").snapshot)
+    store.create("q", journal.config.replace(b'"hold": true', b'"hold": 12345'), store.read("p").snapshot or b"")
     with pytest.raises(StoreDamaged, match="the terms of 'q' cannot be read"):
         Deployment(store)
     store.close()
@@ -300,67 +299,4 @@ def test_policies_whose_releases_come_with_rewards_are_refused(tmp_path: Path) -
         deployment.put("p", body("local-glm"))
     assert deployment.policies == {}
     assert deployment.store.journals() == []
-    deployment.close()
-
-
-def test_policy_is_claimed_and_released_alone(tmp_path: Path) -> None:
-    store = quick_store(tmp_path)
-    Deployment(store).put("p", body("stream-glm"))
-    deployment = Deployment(store, claim_all=False)
-    assert not deployment.policies
-    deployment.put("q", body("stream-glm"))
-    deployment.claim("p")
-    _, ask = deployment.get("p").intake.decision("n", contexts=arms_of(1).tolist(), event_id="1")
-
-    def finish(host: Host) -> None:
-        assert set(deployment.policies) == {"q"}  # nobody finds it any more
-        deployment.tick()
-        assert isinstance(host.process([ask])[0], Answer)  # what was asked before is carried out
-
-    host = deployment.get("p").host
-    deployment.release("p", finish)
-    assert set(deployment.policies) == {"q"}
-    assert not host.journal.alive
-    (kept,) = (journal for journal in store.journals() if journal.name == "p")
-    assert kept.snapshot_seq == kept.seq > 0
-    deployment.claim("p")
-    assert deployment.get("p").host.published.decisions == 1
-    deployment.close()
-
-
-def test_policy_that_cannot_be_finished_is_kept(tmp_path: Path) -> None:
-    deployment = Deployment(quick_store(tmp_path))
-    served, _ = deployment.put("p", body("stream-glm"))
-
-    def refuse(host: Host) -> None:
-        raise InvalidInput("too much waits")
-
-    with pytest.raises(InvalidInput, match="too much waits"):
-        deployment.release("p", refuse)
-    assert deployment.get("p") is served
-    assert served.host.journal.alive
-    deployment.close()
-
-
-def test_policy_leaves_after_the_tick_that_has_found_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    deployment = Deployment(quick_store(tmp_path))
-    served, _ = deployment.put("p", body("stream-glm"))
-    ticking, over, seen = threading.Event(), threading.Event(), []
-
-    def slow() -> None:
-        ticking.set()
-        assert over.wait(120.0)
-        seen.append("ticked")
-
-    monkeypatch.setattr(served.host, "tick", slow)
-    tick = threading.Thread(target=deployment.tick)
-    release = threading.Thread(target=deployment.release, args=("p", lambda host: seen.append("finished")))
-    tick.start()
-    assert ticking.wait(120.0)
-    release.start()
-    release.join(0.1)
-    over.set()
-    for thread in (tick, release):
-        thread.join(120.0)
-    assert seen == ["ticked", "finished"]
     deployment.close()

@@ -70,7 +70,7 @@ def work_until_it_fails(recording: Recording, disk: Disk) -> tuple[int, str]:
 def check_silent(store: SQLiteStore) -> None:
     """After a failure nothing is answered any more, not even questions."""
     creates = partial(store.create, "c", b"", b"first")
-    for call in (store.journals, lambda: store.settings(""), lambda: store.claim("a"), creates):
+    for call in (store.journals, lambda: store.settings(""), lambda: store.read("a"), creates):
         with pytest.raises(StoreFailed):
             call()
 
@@ -117,7 +117,7 @@ def test_failed_disk_that_stays_so_is_refused_with_words(folder: Path) -> None:
     store.create("a", b"", b"first")
     disk.fault = Faults("sync", 1, apsw.IOError, apsw.SQLITE_IOERR_FSYNC, lasting=True)
     with pytest.raises(StoreFailed, match="end this process"):
-        store.claim("a")
+        store.append("a", 0, Group([b"1"]))
     store.close()
     with pytest.raises(StoreFailed, match="check the disk"):
         reopen(recording, disk)
@@ -134,11 +134,11 @@ def after_failed_sync(folder: Path, renews: bool) -> tuple[Recording, int]:
         work.step(store, number, lambda: reopen(recording, disk))  # too few of them to begin anew
         disk.events.append(DONE)
         recording.states.append(work.contents())
-    lease, seq = store.claim("a").lease, len(work.models["a"].entries)
+    seq = len(work.models["a"].entries)
     first = len(disk.events)
     disk.fault = Faults("sync", 1, apsw.IOError, apsw.SQLITE_IOERR_FSYNC, lasting=False)
     with pytest.raises(StoreFailed):
-        store.append(lease, seq, work.group(12, many=True))
+        store.append("a", seq, work.group(12, many=True))
     disk.events.append(Event("sync failed", "tacit.db-wal"))
     store.close()
     disk.renews = renews
@@ -176,11 +176,10 @@ class Loses(Database):
 folder = pathlib.Path(sys.argv[1])
 store = SQLiteStore(folder, connect=Loses)
 store.create("a", b"", b"first")
-lease = store.claim("a").lease
-store.append(lease, 0, Group([b"1"]))
+store.append("a", 0, Group([b"1"]))
 Loses.lost = True
 again = lambda: SQLiteStore(folder).close()
-for call in (lambda: store.append(lease, 1, Group([b"2"])), store.journals, store.close, again):
+for call in (lambda: store.append("a", 1, Group([b"2"])), store.journals, store.close, again):
     try:
         call()
         print("done")
@@ -196,7 +195,7 @@ def test_commit_of_unknown_outcome(tmp_path: Path) -> None:
     again = "done" if sys.version_info >= (3, 12) else "StoreInUse"  # it cannot let go before the process ends
     assert result.stdout.split() == ["StoreFailed", "StoreFailed", "done", again]
     store = SQLiteStore(tmp_path / "store")
-    assert list(store.claim("a").entries) == [b"1", b"2"]
+    assert list(store.read("a").entries) == [b"1", b"2"]
     store.close()
 
 
@@ -208,12 +207,11 @@ from tacit.service.store import Group
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 store = SQLiteStore(pathlib.Path(sys.argv[1]))
 store.create("a", b"", b"first")
-lease = store.claim("a").lease
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
 seq = 0
 try:
     while True:
-        seq = store.append(lease, seq, Group([bytes([seq % 251]) * 5000]))
+        seq = store.append("a", seq, Group([bytes([seq % 251]) * 5000]))
         print(seq, flush=True)
 except StoreFailed as error:
     sys.exit(str(error))
@@ -230,8 +228,8 @@ def test_full_disk_of_a_real_system(tmp_path: Path) -> None:
     assert result.returncode == 1
     assert "check the disk and its free space" in result.stderr
     store = SQLiteStore(folder)
-    entries = list(store.claim("a").entries)
+    entries = list(store.read("a").entries)
     assert len(entries) in (acknowledged, acknowledged + 1)
     assert all(entry == bytes([number % 251]) * 5000 for number, entry in enumerate(entries))
-    assert store.append(store.claim("a").lease, len(entries), Group([b"goes on"])) == len(entries) + 1
+    assert store.append("a", len(entries), Group([b"goes on"])) == len(entries) + 1
     store.close()

@@ -262,7 +262,7 @@ def test_a_decision_settles_all_that_is_due_however_much_it_is(
 ) -> None:
     """In transactions of bounded size; one that fails leaves the rest to the next decision."""
     monkeypatch.setattr(host_module, "_SETTLED_AT_ONCE", 8)
-    monkeypatch.setattr(waiting_module, "_CHUNK", 5)
+    monkeypatch.setattr(waiting_module, "_FEW", 5)
     bench = served(tmp_path, policy="random", event_memory=2 * WAIT)
     names = [f"event {number}" for number in range(30)]
     bench.process(*(bench.asks(name) for name in names))
@@ -271,7 +271,7 @@ def test_a_decision_settles_all_that_is_due_however_much_it_is(
     assert bench.reward(names[-1], 0.0) is Refusal.OTHER_REWARD
     assert bench.learned == []
     if fails is not None:
-        bench.store.fail("append", StoreFailed("disk full"), calls=fails)
+        bench.store.fail("append", error=StoreFailed("disk full"), calls=fails)
         with pytest.raises(StoreFailed):
             bench.arm("later")
         bench.crash()
@@ -282,6 +282,23 @@ def test_a_decision_settles_all_that_is_due_however_much_it_is(
     bench.wait(WAIT)
     bench.wait(WAIT)
     assert bench.events() == []
+
+
+def test_a_decision_sees_the_rewards_that_came_before_it_and_no_others(tmp_path: Path) -> None:
+    """Also when it is carried out after them: where a row goes follows from when its own reward came."""
+    bench = served(tmp_path, policy="random", hold=False)
+    arm = bench.arm("a")
+    asked = bench.asks("b")
+    bench.clock.now += 1.0
+    bench.reward("a", 1.0)
+    bench.process(asked)
+    assert bench.learned == []
+    bench.crash()
+    bench.clock.now += 2.0
+    bench.arm("c")
+    assert bench.learned == [(bench.row("a", arm), 1.0)]
+    bench.arm("d")
+    assert len(bench.learned) == 1
 
 
 def test_decisions_of_one_group_are_settled_by_its_later_ones(tmp_path: Path) -> None:
@@ -482,7 +499,7 @@ def test_changes_of_mode_are_public_events_that_survive(bench: Bench, monkeypatc
     bench.crash()
     assert bench.host.published.modes == before.modes
     bench.arm("b")
-    bench.store.fail("append", StoreFailed("disk full"), after=False)
+    bench.store.fail("append", error=StoreFailed("disk full"), after=False)
     look = bench.host.published
     with pytest.raises(StoreFailed):
         bench.mode("off")
@@ -545,7 +562,7 @@ def test_nothing_is_published_that_is_not_committed(
     for number in range(9):
         bench.arm(f"event {number}")
     bench.clock.now += WAIT
-    bench.store.fail(method, StoreFailed("disk full"), after=after)
+    bench.store.fail(method, error=StoreFailed("disk full"), after=after)
     before, shown = _last_look(bench, StoreFailed), _looks(bench)
     assert before is not None
     if method == "compact":  # comes after the commit of its group, which may be seen
@@ -606,7 +623,7 @@ def test_no_number_of_releases_is_seen_with_two_estimates(tmp_path: Path) -> Non
     seen: dict[int, Any] = {}
     for number in range(80):
         if number % 7 == 3:
-            bench.store.fail("append", StoreFailed("disk full"), after=bool(number % 2))
+            bench.store.fail("append", error=StoreFailed("disk full"), after=bool(number % 2))
             with pytest.raises(StoreFailed):
                 bench.decide(f"event {number}")
             bench.crash()
@@ -653,8 +670,7 @@ def test_the_table_of_events_names_nobody(tmp_path: Path) -> None:
     bench = served(tmp_path, user_level=True)
     bench.arm("alice@example.org", user="Alice Liddell")
     bench.host.journal.compact()
-    lease = bench.host.journal.lease
-    rows = bench.store.scan(lease, EVENTS, 0, 10) + bench.store.scan(lease, "users", 0, 10)
+    rows = bench.store.scan("p", EVENTS, 0, 10) + bench.store.scan("p", "users", 0, 10)
     assert len(rows) == 2
     files = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     for word in (b"alice@example.org", b"Alice Liddell"):

@@ -131,16 +131,32 @@ def _arms(name: str, number: int) -> int:
 class HostMachine(RuleBasedStateMachine):
     """The same requests to both."""
 
-    @initialize(hold=st.booleans(), default=st.sampled_from([None, 0.0, 0.25]), rounds=st.sampled_from([None, 1, 2]))
-    def begin(self, hold: bool, default: float | None, rounds: int | None) -> None:
+    @initialize(
+        hold=st.booleans(),
+        default=st.sampled_from([None, 0.0, 0.25]),
+        rounds=st.sampled_from([None, 1, 2]),
+        processes=st.sampled_from([1, 2]),
+    )
+    def begin(self, hold: bool, default: float | None, rounds: int | None, processes: int) -> None:
         self.folder = Path(tempfile.mkdtemp())
         levels = {} if rounds is None else {"user_level": True, "rounds_per_user": rounds}
         terms: dict[str, Any] = {"reward_wait": WAIT, "event_memory": MEMORY, "hold": hold, "default_reward": default}
-        self.bench = Bench(self.folder, **(terms | levels))
-        self.bench.host.journal._every = 23
+        self.bench = Bench(self.folder, processes=processes, **(terms | levels))
+        self._compact_often()
         self.model = Model(hold, default, rounds)
         self.since, self.committed = self.bench.clock.now, 0.0
         self.releases: dict[int, Any] = {}
+        self.reads = False
+
+    def _compact_often(self) -> None:
+        for deployment in self.bench.deployments:
+            deployment.get("p").host.journal._every = 23
+
+    @rule(process=st.integers(0, 1), reads=st.booleans())
+    def switch(self, process: int, reads: bool) -> None:
+        """Another process is asked, which has not seen what was done since it was asked last; or somebody reads it."""
+        self.reads = reads
+        self.bench.switch(process % len(self.bench.deployments))
 
     @rule(group=GROUPS, seconds=SECONDS)
     def process(self, group: list[tuple[Any, ...]], seconds: float) -> None:
@@ -166,7 +182,7 @@ class HostMachine(RuleBasedStateMachine):
     def crash(self, seconds: float) -> None:
         self.bench.clock.now += seconds
         self.bench.crash()
-        self.bench.host.journal._every = 23
+        self._compact_often()
         self.since = self.bench.clock.now - self.committed
 
     @rule(group=SMALL, seconds=SECONDS, after=st.booleans())
@@ -174,7 +190,7 @@ class HostMachine(RuleBasedStateMachine):
         """The commit of a group fails, before or after it was made; nobody has an answer."""
         self.bench.clock.now += seconds
         before, learned = copy.deepcopy(self.model), len(self.bench.learned)
-        self.bench.store.fail("append", StoreFailed("disk full"), after=after)
+        self.bench.store.fail("append", "swap", error=StoreFailed("disk full"), after=after)
         published = self.bench.host.published
         requests = self._requests(group)
         answers = None
@@ -221,6 +237,10 @@ class HostMachine(RuleBasedStateMachine):
     def agrees(self) -> None:
         if not hasattr(self, "model"):
             return
+        if self.reads:
+            self.bench.deployment.refresh()
+        elif self.bench.decisions < self.model.decisions:
+            return  # another process was asked: this one will know in its next turn
         assert self.bench.decisions == self.model.decisions
         learned = self.bench.learned
         assert len(learned) == len(self.model.learned)

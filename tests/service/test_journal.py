@@ -43,13 +43,13 @@ def test_a_group_is_one_commit(store: FaultyStore) -> None:
         assert journal.seq == 0
         journal.commit()
     assert appends == ["append"]
-    assert journal.seq == len(list(store.claim("a").entries))
+    assert journal.seq == len(list(store.read("a").entries))
     assert journal.released_in_group == 0
 
 
 def test_nothing_to_commit_is_no_commit(store: FaultyStore) -> None:
     journal = begun(store)
-    store.fail("append", AssertionError("there was nothing"))
+    store.fail("append", error=AssertionError("there was nothing"))
     journal.commit()
     assert journal.alive
 
@@ -75,9 +75,8 @@ def test_a_snapshot_takes_the_place_of_the_log(store: FaultyStore) -> None:
         lengths.append(journal.seq - journal.snapshot_seq)
     assert max(lengths) < 10
     assert journal.seq > 60
-    recovery = store.claim("a")
-    assert recovery.journal.seq == journal.seq
-    same_state(journal.policy, PolicyJournal(store, recovery).policy)
+    assert store.read("a").journal.seq == journal.seq
+    same_state(journal.policy, PolicyJournal(store, "a").policy)
 
 
 def test_a_snapshot_holds_what_is_committed(store: FaultyStore) -> None:
@@ -93,17 +92,20 @@ def test_a_snapshot_holds_what_is_committed(store: FaultyStore) -> None:
 def test_ids_of_decisions_are_known_before_the_first(store: FaultyStore) -> None:
     """They begin at random: without them in the store a crash before the second snapshot could not be replayed."""
     create_journal(store, "a", make_policy("joint-linucb", **arguments("joint-linucb")))
-    first = PolicyJournal(store, store.claim("a"))  # as after a crash between the two
+    first = PolicyJournal(store, "a")  # as after a crash between the two
     with first.working() as policy:
         decision = policy.select(np.eye(DIM))
         first.commit()
-    with PolicyJournal(store, store.claim("a")).working() as policy:
+    with PolicyJournal(store, "a").working() as policy:
         policy.update(decision, 1.0)
 
 
-def test_another_owner_ends_it(store: FaultyStore) -> None:
+def test_what_another_process_appended_outside_of_a_turn_ends_it(store: FaultyStore) -> None:
     journal = begun(store)
-    store.claim("a")
+    other = PolicyJournal(store, "a")
+    with other.working() as policy:
+        policy.select(np.eye(DIM))
+        other.commit()
     journal.policy.select(np.eye(DIM))
     with pytest.raises(JournalLost):
         journal.commit()
@@ -151,18 +153,18 @@ def test_names_and_configurations(store: FaultyStore) -> None:
 
 def test_a_policy_that_nobody_knows_is_told(store: FaultyStore) -> None:
     begun(store)
-    snapshot = unpack_snapshot(store.claim("a").snapshot)
+    snapshot = unpack_snapshot(store.read("a").snapshot or b"")
     unknown = Snapshot(snapshot.header | {"policy": "nobody's"}, snapshot.arrays)
     store.create("b", b"{}", pack_snapshot(unknown))
     with pytest.raises(StoreDamaged, match="nobody's"):
-        PolicyJournal(store, store.claim("b"))
+        PolicyJournal(store, "b")
 
 
 def test_an_adopted_policy_keeps_what_it_learned(store: FaultyStore) -> None:
     policy = make_policy("greedy-mle", **arguments("greedy-mle"))
     decision = policy.select(np.eye(DIM))
-    PolicyJournal.adopt(store, "mine", policy)
-    again = PolicyJournal(store, store.claim("mine"))
+    create_journal(store, "mine", policy)
+    again = PolicyJournal(store, "mine")
     with again.working() as found:
         found.update(decision, 1.0)
         again.commit()

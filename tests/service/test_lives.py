@@ -22,7 +22,7 @@ from tacit.errors import InvalidInput
 from tacit.service import backup, host
 from tacit.service.backup import back_up_store, read_backup, restore_store
 from tacit.service.deployment import Deployment
-from tacit.service.http.reads import _spending, _total
+from tacit.service.http.reads import total
 from tacit.service.published import publish
 from tests.service.hosting import Bench
 from tests.service.parts import Clock, FaultyStore, quick_store
@@ -44,9 +44,8 @@ class Life(Bench):
     def __init__(self, folder: Path) -> None:
         self.clock = Clock()
         self.store = FaultyStore(quick_store(folder))
-        self.learned = []
+        self.learned, self._processes = [], 1
         self._open(self.store)
-        self._watch()
 
 
 def come(bench: Bench, label: str, times: int = ROUNDS + 1) -> int:
@@ -85,7 +84,7 @@ def play(folder: Path, lives: int) -> Played:
         file = saved(bench, folder / f"backup {life}")
         played.rows.append(come(bench, f"life {life}"))
         played.reports.append(dict(bench.host.published.privacy))
-        played.totals.append(_total({"p": _spending(bench.served)}).mu)
+        played.totals.append(total({"p": bench.served.host.published}).mu)
         bench.close()
         if life < lives:
             bench = _next(file, folder / f"life {life + 1}", played)

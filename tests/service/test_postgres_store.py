@@ -15,6 +15,7 @@ import pytest
 
 from tacit.errors import (
     InvalidInput,
+    JournalExists,
     JournalLost,
     OneLife,
     StoreDamaged,
@@ -24,15 +25,15 @@ from tacit.errors import (
     StoreMoved,
     StoreTooNew,
 )
-from tacit.service.store import Group, Row
-from tests.contracts.stores import entries_of
+from tacit.service.store import Behind, Group, Row, Swap
+from tests.contracts.stores import append, compact, entries_of
 from tests.service.erasure import check_erasure
 from tests.service.postgres_server import Server, running
 
 pytest.importorskip("psycopg", reason="PostgreSQL is not tested without psycopg") if "CI" not in os.environ else None
 
 from tacit.service import postgres_session  # noqa: E402
-from tacit.service.postgres_store import PostgresStore  # noqa: E402
+from tacit.service.postgres_store import PostgresStore, _swap_values  # noqa: E402
 from tacit.service.postgres_tables import Generation  # noqa: E402
 
 TERMINATE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tacit' AND datname = '{}'"
@@ -58,7 +59,7 @@ def name_of(url: str) -> str:
 def filled(url: str) -> PostgresStore:
     store = PostgresStore(url)
     store.create("a", b"config", b"first")
-    store.append(store.claim("a").lease, 0, Group([b"1", b"2", b"3"], {"t": {b"k": Row(b"k", 1, b"v")}}))
+    append(store, "a", 0, Group([b"1", b"2", b"3"], {"t": {b"k": Row(b"k", 1, b"v")}}))
     return store
 
 
@@ -138,8 +139,8 @@ def test_promoted_copy_is_refused(run: Callable[..., Any], database: str) -> Non
 
 def test_later_versions_and_strangers_are_refused(run: Callable[..., Any], database: str) -> None:
     filled(database).close()
-    run("UPDATE meta SET value = '2' WHERE name = 'format'")
-    with pytest.raises(StoreTooNew, match="has format 2, and this version of Tacit knows 1"):
+    run("UPDATE meta SET value = '3' WHERE name = 'format'")
+    with pytest.raises(StoreTooNew, match="has format 3, and this version of Tacit knows 2"):
         PostgresStore(database)
     run("DELETE FROM meta")
     with pytest.raises(StoreDamaged, match=r"meta .* incomplete"):
@@ -196,7 +197,7 @@ def test_compaction_leaves_no_byte_of_what_is_gone(postgres: Server, database: s
 
 def test_statistics_hold_nothing_raw(run: Callable[..., list[Any]], database: str) -> None:
     store = filled(database)
-    store.append(store.claim("a").lease, 3, Group([b"%d" % (n % 7) for n in range(1000)]))
+    append(store, "a", 3, Group([b"%d" % (n % 7) for n in range(1000)]))
     run("ANALYZE")
     raw = "tablename ~ '^(log|rows)_' AND attname IN ('entry', 'value', 'key')"
     assert run(f"SELECT * FROM pg_stats WHERE {raw}") == []
@@ -209,79 +210,71 @@ def test_statistics_hold_nothing_raw(run: Callable[..., list[Any]], database: st
 
 def before(store: PostgresStore, word: str, call: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the store call somebody before it sends a statement that begins with this word."""
-    run = store._connection.execute
+    run = store._turns.execute
 
-    def watched(statement: str, *arguments: Any, **named: Any) -> Any:
-        if statement.startswith(word):
+    def watched(statement: Any, *arguments: Any, **named: Any) -> Any:
+        if isinstance(statement, str) and statement.startswith(word):
             call()
         return run(statement, *arguments, **named)
 
-    monkeypatch.setattr(store._connection, "execute", watched)
+    monkeypatch.setattr(store._turns, "execute", watched)
 
 
 def check_untouched(url: str) -> None:
     store = PostgresStore(url)
-    recovery = store.claim("a")
-    assert (recovery.snapshot, list(recovery.entries), recovery.journal.note) == (b"first", [b"1", b"2", b"3"], b"")
-    assert store.scan(recovery.lease, "t", 0, 10) == [Row(b"k", 1, b"v")]
-    assert store.append(recovery.lease, 3, Group([b"4"])) == 4
+    tail = store.read("a")
+    assert (tail.snapshot, list(tail.entries), tail.journal.note) == (b"first", [b"1", b"2", b"3"], b"")
+    assert store.scan("a", "t", 0, 10) == [Row(b"k", 1, b"v")]
+    assert append(store, "a", 3, Group([b"4"])) == 4
     store.close()
 
 
-def test_session_that_is_ended_in_the_middle_of_a_group_leaves_nothing(
+def test_session_that_is_ended_in_its_turn_leaves_nothing(
     postgres: Server, run: Callable[..., Any], database: str
 ) -> None:
     store = filled(database)
-    lease = store.claim("a").lease
+    group = Group([b"x"], {"t": {b"new": Row(b"new", 9, b"")}}, {"t": 5}, b"note")
     with ThreadPoolExecutor(1) as pool, postgres.connected(database) as other:
-        other.execute("SELECT * FROM tacit.heads FOR UPDATE")  # the group waits for this row
-        group = Group([b"x"], {"t": {b"new": Row(b"new", 9, b"")}}, {"t": 5}, b"note")
-        appending = pool.submit(store.append, lease, 3, group)
+        other.execute("SELECT * FROM tacit.heads FOR UPDATE")  # the turn waits for this row
+        appending = pool.submit(append, store, "a", 3, group)
         _wait_for(lambda: run("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'") != [])
         run(TERMINATE.format(name_of(database)))
         with pytest.raises(StoreFailed, match="nobody knows how far it came: end this process, check the database"):
             appending.result()
-    for _ in range(2):
+    for call in (lambda: append(store, "a", 3, Group([b"x"])), store.journals, lambda: store.read("a")):
         with pytest.raises(StoreFailed):
-            store.append(lease, 3, Group([b"x"]))
-    with pytest.raises(StoreFailed):
-        store.journals()
+            call()
     store.close()
     check_untouched(database)
 
 
-@pytest.mark.parametrize("word", ["UPDATE", "CREATE", "INSERT", "DROP"])
+@pytest.mark.parametrize("word", ["WITH", "COMMIT"])
+def test_session_that_is_ended_before_its_commit_leaves_nothing(
+    run: Callable[..., Any], database: str, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = filled(database)
+    before(store, word, lambda: run(TERMINATE.format(name_of(database))), monkeypatch)
+    with pytest.raises(StoreFailed):
+        append(store, "a", 3, Group([b"x"]))
+    check_untouched(database)
+
+
+@pytest.mark.parametrize("word", ["UPDATE", "LOCK", "CREATE", "INSERT", "DROP"])
 def test_session_that_is_ended_in_the_middle_of_a_snapshot_leaves_nothing(
     run: Callable[..., Any], database: str, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = filled(database)
-    lease = store.claim("a").lease
     before(store, word, lambda: run(TERMINATE.format(name_of(database))), monkeypatch)
     with pytest.raises(StoreFailed):
-        store.compact(lease, 3, b"x")
-    check_untouched(database)
-
-
-def test_owner_that_pauses_in_a_transaction_does_not_stop_others(
-    database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    filled(database).close()
-    monkeypatch.setitem(postgres_session._SESSION, "idle_in_transaction_session_timeout", "300ms")
-    paused, other = PostgresStore(database), PostgresStore(database)
-    lease = paused.claim("a").lease
-    before(paused, "DROP", lambda: other.claim("a"), monkeypatch)  # waits for what the transaction has changed
-    with pytest.raises(StoreFailed):
-        paused.compact(lease, 3, b"x")
-    other.close()
+        compact(store, "a", 3, b"x")
     check_untouched(database)
 
 
 def test_lost_compare_and_set_of_a_snapshot_leaves_the_store_usable(database: str) -> None:
     store = filled(database)
-    lease = store.claim("a").lease
-    with pytest.raises(JournalLost):
-        store.compact(lease, 2, b"x")
-    assert store.append(lease, 3, Group([b"4"])) == 4
+    with pytest.raises(JournalLost), store.turn("a", 3):
+        store.compact("a", 2, b"x")
+    assert append(store, "a", 3, Group([b"4"])) == 4
     store.close()
 
 
@@ -293,10 +286,9 @@ def test_interrupted_change_is_of_unknown_outcome(
         raise interrupt
 
     store = filled(database)
-    lease = store.claim("a").lease
     before(store, "WITH", raised, monkeypatch)
     with pytest.raises(StoreFailed):
-        store.append(lease, 3, Group([b"x"]))
+        append(store, "a", 3, Group([b"x"]))
     check_untouched(database)
 
 
@@ -310,12 +302,11 @@ def test_sessions_that_are_ended_at_any_time_lose_no_acknowledged_group(run: Cal
     def work(round_: int) -> None:
         with suppress(StoreFailed):
             store = PostgresStore(database)
-            recovery = store.claim("a")
-            seq = recovery.journal.seq
+            seq = store.read("a").journal.seq
             for number in range(10_000):
                 mark = b"%d/%d " % (round_, number)
                 rows = {"t": {mark: Row(mark, number, b"")}}
-                seq = store.append(recovery.lease, seq, Group([mark + b"first", mark + b"second"], rows))
+                seq = append(store, "a", seq, Group([mark + b"first", mark + b"second"], rows))
                 acknowledged.add(mark)
 
     def has_begun(known: int, working: Future[None]) -> bool:
@@ -328,39 +319,185 @@ def test_sessions_that_are_ended_at_any_time_lose_no_acknowledged_group(run: Cal
             run(TERMINATE.format(name_of(database)))
             working.result()
     store = PostgresStore(database)
-    recovery = store.claim("a")
-    entries = list(recovery.entries)
+    entries = entries_of(store, "a")
     kept = [entry.removesuffix(b"first") for entry in entries[::2]]
     assert entries == [mark + part for mark in kept for part in (b"first", b"second")]
     assert acknowledged <= set(kept)
-    assert set(store.find(recovery.lease, "t", kept)) == set(kept)
+    assert set(store.find("a", "t", kept)) == set(kept)
     assert len(set(kept)) == len(kept) > 15
     store.close()
 
 
-# who may have it
+# turns of several processes, and what could go wrong in them
 
 
-def test_several_may_have_it_open_and_one_succeeds(database: str) -> None:
-    first = filled(database)
-    old = first.claim("a")
-    second = PostgresStore(database)
-    new = second.claim("a")
-    assert second.append(new.lease, 3, Group([b"4"])) == 4
-    second.compact(new.lease, 4, b"snapshot")  # the tables that the first one knows are gone
-    for call in (
-        lambda: first.append(old.lease, 3, Group([b"x"])),
-        lambda: first.compact(old.lease, 3, b"x"),
-        lambda: first.find(old.lease, "t", [b"k"]),
-        lambda: first.scan(old.lease, "t", 0, 10),
-        lambda: list(old.entries),
-    ):
-        with pytest.raises(JournalLost):
-            call()
-    recovery = first.claim("a")
-    assert (recovery.snapshot, list(recovery.entries)) == (b"snapshot", [])
-    for store in (first, second):
+@pytest.fixture
+def both(database: str) -> Iterator[tuple[PostgresStore, PostgresStore]]:
+    """Two processes on a database, in which a journal has three entries and a row."""
+    stores = filled(database), PostgresStore(database)
+    yield stores
+    for store in stores:
         store.close()
+
+
+def waiting(run: Callable[..., Any]) -> bool:
+    return bool(run("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+
+
+def test_a_turn_that_has_waited_reads_the_new_tail(
+    both: tuple[PostgresStore, PostgresStore], run: Callable[..., Any]
+) -> None:
+    """Lock and log in one statement would find the new head and the old log."""
+    first, second = both
+
+    def turn() -> tuple[int, list[bytes]]:
+        with second.turn("a", 3) as tail:
+            return tail.journal.seq, list(tail.entries)
+
+    with ThreadPoolExecutor(1) as pool:
+        with first.turn("a", 3):
+            later = pool.submit(turn)
+            _wait_for(lambda: waiting(run))
+            assert first.append("a", 3, Group([b"4"], note=b"note")) == 4
+        assert later.result() == (4, [b"4"])
+
+
+def _turn_while_others_work(store: PostgresStore, work: Callable[[], object]) -> None:
+    with store.turn("a", 3):
+        work()  # waits until the server has ended this turn
+        store.append("a", 3, Group([b"x"]))
+
+
+def test_a_session_that_sleeps_with_the_lock_is_ended(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock is taken by a message after which the server's timer runs."""
+    filled(database).close()
+    monkeypatch.setitem(postgres_session._SESSION, "idle_in_transaction_session_timeout", "300ms")
+    paused, other = PostgresStore(database), PostgresStore(database)
+    with pytest.raises(StoreFailed):
+        _turn_while_others_work(paused, lambda: append(other, "a", 3, Group([b"4"])))
+    assert entries_of(other, "a") == [b"1", b"2", b"3", b"4"]
+    for store in (paused, other):
+        store.close()
+
+
+def test_a_commit_that_is_answered_with_rollback_is_noticed(both: tuple[PostgresStore, PostgresStore]) -> None:
+    store = both[0]
+
+    def fail() -> None:
+        with store.turn("a", 3), store._in_turn("a"):
+            with suppress(Exception):
+                store._turns.execute("SELECT 1 / 0")
+            store._commit()
+
+    with pytest.raises(StoreFailed, match="rolled back"):
+        fail()
+    assert entries_of(both[1], "a") == [b"1", b"2", b"3"]
+
+
+def test_changes_belong_to_turns(both: tuple[PostgresStore, PostgresStore]) -> None:
+    store = both[0]
+    for change in (lambda: store.append("a", 3, Group([b"x"])), lambda: store.compact("a", 3, b"x")):
+        with pytest.raises(StoreFailed, match="in turns, and this is none"):
+            change()
+    with store.turn("a", 3):
+        store.append("a", 3, Group([b"4"]))
+        with pytest.raises(StoreFailed):
+            store.append("a", 4, Group([b"5"]))
+    assert entries_of(both[1], "a") == [b"1", b"2", b"3", b"4"]
+
+
+def test_a_process_that_lags_behind_a_snapshot(both: tuple[PostgresStore, PostgresStore]) -> None:
+    first, second = both
+    second.read("a")
+    append(first, "a", 3, Group([b"4"]))
+    compact(first, "a", 4, b"snapshot")
+    with pytest.raises(Behind), second.turn("a", 3):
+        pass
+    tail = second.read("a", 3)
+    assert (tail.snapshot, list(tail.entries)) == (b"snapshot", [])
+    compact(first, "a", 4, b"again")
+    with second.turn("a", 4) as known:  # it has read everything: the new tables are all that it notices
+        assert (known.snapshot, list(known.entries)) == (None, [])
+        assert second.find("a", "t", [b"k"]) == {b"k": Row(b"k", 1, b"v")}
+        assert second.append("a", 4, Group([b"5"])) == 5
+    assert entries_of(first, "a") == [b"5"]
+
+
+def test_entries_that_are_erased_while_they_are_read(both: tuple[PostgresStore, PostgresStore]) -> None:
+    first, second = both
+    append(first, "a", 3, Group([b"x"] * 1500))
+    tail = second.read("a", 0)
+    assert next(tail.entries) == b"1"
+    compact(first, "a", 1503, b"snapshot")
+    with pytest.raises(Behind):
+        list(tail.entries)
+
+
+def test_much_is_not_read_under_the_lock(both: tuple[PostgresStore, PostgresStore]) -> None:
+    first, second = both
+    append(first, "a", 3, Group([b"x"] * 1500))
+    with pytest.raises(Behind), second.turn("a", 3):
+        pass
+    with second.turn("a", 1000) as tail:
+        assert len(list(tail.entries)) == 503
+
+
+def test_rows_that_a_turn_has_read_are_not_swapped_meanwhile(both: tuple[PostgresStore, PostgresStore]) -> None:
+    first, second = both
+    swap = [Swap(Row(b"k", 1, b"v"), Row(b"k", 1, b"new"))]
+    for look in (lambda: first.find("a", "t", [b"k"]), lambda: first.scan("a", "t", 0, 10)):
+        with first.turn("a", 3):
+            look()
+            assert second.swap("a", "t", swap) == set()
+    assert second.swap("a", "t", swap) == {b"k"}
+    assert first.find("a", "t", [b"k"]) == {b"k": Row(b"k", 1, b"new")}
+
+
+def test_no_swap_is_lost_by_a_snapshot(both: tuple[PostgresStore, PostgresStore], run: Callable[..., Any]) -> None:
+    """It waits for the copy of the rows, and finds the new tables."""
+    first, second = both
+    copying = first._turns.execute
+
+    def swapped() -> None:
+        first._turns.execute = copying  # type: ignore[method-assign]
+        futures.append(pool.submit(second.swap, "a", "t", [Swap(Row(b"k", 1, b"v"), Row(b"k", 1, b"new"))]))
+        _wait_for(lambda: waiting(run))
+
+    futures: list[Future[set[bytes]]] = []
+    with ThreadPoolExecutor(1) as pool, pytest.MonkeyPatch.context() as patched:
+        before(first, "CREATE", swapped, patched)
+        compact(first, "a", 3, b"snapshot")
+        assert futures[0].result() == {b"k"}
+    assert first.find("a", "t", [b"k"]) == {b"k": Row(b"k", 1, b"new")}
+
+
+def test_one_of_two_makes_a_journal(both: tuple[PostgresStore, PostgresStore]) -> None:
+    def make(store: PostgresStore) -> bool:
+        try:
+            store.create("b", b"", b"first")
+        except JournalExists:
+            return False
+        return True
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(make, both)) == [False, True]
+
+
+def test_tables_of_an_earlier_version_are_migrated(postgres: Server, run: Callable[..., Any], database: str) -> None:
+    filled(database).close()
+    run(
+        "ALTER TABLE heads ADD COLUMN epoch bigint NOT NULL DEFAULT 5",
+        "CREATE UNLOGGED TABLE members (id text PRIMARY KEY)",
+        "UPDATE meta SET value = '1' WHERE name = 'format'",
+    )
+    with postgres.connected(database) as earlier:
+        earlier.execute("SELECT pg_advisory_lock_shared(x'54616370'::int)")
+        with pytest.raises(StoreInUse, match="an earlier version"):
+            PostgresStore(database)
+    check_untouched(database)
+
+
+# who may have it
 
 
 def test_several_may_make_it_at_once(database: str) -> None:
@@ -391,24 +528,26 @@ def test_fork_of_its_process_has_nothing(database: str, tmp_path: Path) -> None:
     store.close()
 
 
-def check_plan(store: PostgresStore, query: str, values: Any) -> None:
+def check_plan(store: PostgresStore, query: str, values: Any, wrong: tuple[str, ...] = ("Removed by",)) -> None:
     plan = "\n".join(row[0] for row in store._rows("EXPLAIN ANALYZE " + query, values))
     assert "Index" in plan
-    assert not any(word in plan for word in ("Seq Scan", "Bitmap", "Removed by"))
+    assert not any(word in plan for word in ("Seq Scan", "Bitmap", *wrong))
 
 
 def test_lookups_do_not_grow_with_the_table(database: str) -> None:
     store = filled(database)
-    lease = store.claim("a").lease
     keys = [b"%16d" % number for number in range(5000)]
-    store.append(lease, 3, Group(rows={"t": {key: Row(key, n, bytes(60)) for n, key in enumerate(keys)}}))
+    append(store, "a", 3, Group(rows={"t": {key: Row(key, n, bytes(60)) for n, key in enumerate(keys)}}))
     tables = Generation(1, 0)
-    for query, values in [
-        (tables.find, (keys[:50], "t", lease.epoch)),
-        (tables.scan, ("t", 1000, 50, lease.epoch)),
-        (tables.entries, (0, lease.epoch)),
-    ]:
-        check_plan(store, query, values)
-    forget = {"name": "a", "epoch": lease.epoch, "seq": 3, "count": 0, "note": None, "table_0": "t", "last_0": 10}
-    check_plan(store, tables.change(entries=False, forgotten=1, rows=False), forget)
+    for lock in (False, True):
+        check_plan(store, tables.find(lock=lock), (keys[:50], "t"))
+        check_plan(store, tables.scan(lock=lock), ("t", 1000, 50))
+    check_plan(store, tables.entries, (0,))
+    forget = {"journal": 1, "seq": 3, "count": 0, "note": None, "table_0": "t", "last_0": 10}
+    check_plan(store, tables.change(entries=False, forgotten=1, dropped=False, rows=False), forget)
+    found = [store.find("a", "t", [key])[key] for key in keys[20:60]]
+    swaps = [Swap(row, row._replace(value=b"new"), row) for row in found]
+    check_plan(
+        store, tables.swap(), _swap_values(1, "t", swaps, "u"), ()
+    )  # swaps of a group are compared with each other
     store.close()

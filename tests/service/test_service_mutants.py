@@ -5,6 +5,7 @@ Without them the same replays find nothing (tests/audit/test_services.py).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +14,10 @@ import numpy as np
 import pytest
 
 from tacit.audit.service_cases import SERVICE_CASES
-from tacit.audit.services import replay_service
-from tacit.service.host import Answer, Decide, Host, Refusal, Request, Reward
-from tacit.service.http.in_process import InProcessService
+from tacit.audit.services import OpenService, replay_service
+from tacit.service.host import Decide, Host, Request, Reward
+from tacit.service.http.in_process import InProcessService, SharedInProcessService
+from tacit.service.waiting import WaitingEvents
 from tests.mutants.faults import Change
 from tests.mutants.mutants import changed
 
@@ -30,6 +32,7 @@ class ServiceMutant:
     case: str
     because: str
     changes: Callable[[], tuple[Change, ...]]
+    service: OpenService = InProcessService
 
 
 MOVED = "times the charge"
@@ -39,23 +42,38 @@ RELEASED = "where the other releases"
 """One world releases something when the other does not."""
 
 
-def _found(case: str) -> str:
+def _found(case: str, service: OpenService) -> str:
     """What the replay of a case has to say; nothing where it finds nothing wrong."""
-    outcome = replay_service(InProcessService, SERVICE_CASES[case].script())
+    outcome = replay_service(service, SERVICE_CASES[case].script())
     moved = f"measured mu is {outcome.worst:.3g} {MOVED}" if outcome.worst > 1.0 else ""
     return "; ".join([*outcome.divergences, moved]).strip("; ")
 
 
+def _turn_of_rewards(work: Callable[[Any, Reward], object]) -> tuple[Change, ...]:
+    """Rewards take a turn, in which something is done for each of them."""
+    original = Host.process
+
+    def process(self: Any, requests: Sequence[Request], *, tending: bool = True) -> Any:
+        rewards = [request for request in requests if isinstance(request, Reward)]
+        if rewards:
+            with self._lock, self.journal.working():
+                self._take_over()
+                self._look_up(())
+                for request in rewards:
+                    work(self, request)
+                self._commit()
+        return original(self, requests, tending=tending)
+
+    return ((Host, "process", process),)
+
+
 def _settles_on_rewards() -> tuple[Change, ...]:
-    original = Host._reward
+    def work(host: Any, request: Reward) -> None:
+        host._advance(host._progress.uptime)  # as it should be
+        for row, event in host._events.settle(request.stamp - host._since):
+            host._settle_one(row, event)
 
-    def reward(self: Any, request: Reward) -> Answer | Refusal:
-        self._advance(self._progress.uptime)  # as it should be
-        for row, event in self._events.settle(request.stamp - self._since):
-            self._settle_one(row, event)
-        return original(self, request)
-
-    return ((Host, "_reward", reward),)
+    return _turn_of_rewards(work)
 
 
 def _settles_a_few() -> tuple[Change, ...]:
@@ -85,14 +103,11 @@ def _settles_a_few() -> tuple[Change, ...]:
 
 
 def _keeps_the_time_of_rewards() -> tuple[Change, ...]:
-    original = Host._reward
+    def work(host: Any, request: Reward) -> None:
+        host._progress.uptime = max(host._progress.uptime, request.stamp - host._since)
+        host._moved = True
 
-    def reward(self: Any, request: Reward) -> Answer | Refusal:
-        self._progress.uptime = max(self._progress.uptime, request.stamp - self._since)
-        self._moved = True
-        return original(self, request)
-
-    return ((Host, "_reward", reward),)
+    return _turn_of_rewards(work)
 
 
 def _stamps_by_groups() -> tuple[Change, ...]:
@@ -131,27 +146,22 @@ def _groups_are_batches() -> tuple[Change, ...]:
 
 
 def _forgets_on_rewards() -> tuple[Change, ...]:
-    original = Host._reward
-
-    def reward(self: Any, request: Reward) -> Answer | Refusal:
-        self._events.forget(request.stamp - self._since)
-        return original(self, request)
-
-    return ((Host, "_reward", reward),)
+    return _turn_of_rewards(lambda host, request: host._events.forget(request.stamp - host._since))
 
 
 def _beats_need_rewards() -> tuple[Change, ...]:
-    tick, reward = Host.tick, Host._reward
-
-    def told(self: Any, request: Reward) -> Answer | Refusal:
-        self.told = True
-        return reward(self, request)
+    tick = Host.tick
 
     def beat(self: Any) -> None:
         if getattr(self, "told", False):
             tick(self)
 
-    return ((Host, "_reward", told), (Host, "tick", beat))
+    return (*_turn_of_rewards(lambda host, request: setattr(host, "told", True)), (Host, "tick", beat))
+
+
+def _drains_what_has_come() -> tuple[Change, ...]:
+    original = WaitingEvents.arrived
+    return ((WaitingEvents, "arrived", lambda self, now: original(self, math.inf)),)
 
 
 MUTANTS = (
@@ -162,11 +172,18 @@ MUTANTS = (
     ServiceMutant("a group is a batch", "a group that waits", RELEASED, _groups_are_batches),
     ServiceMutant("a reward's visit forgets an id", "an id is asked for again", SENT, _forgets_on_rewards),
     ServiceMutant("beats come with rewards", "crash, with beats", MOVED, _beats_need_rewards),
+    ServiceMutant(
+        "decisions see later rewards",
+        "delay of all, without hold",
+        MOVED,
+        _drains_what_has_come,
+        SharedInProcessService,
+    ),
 )
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_fault_of_the_clock_is_caught_by_the_case_that_is_about_it(mutant: ServiceMutant) -> None:
     with changed(*mutant.changes()):
-        found = _found(mutant.case)
+        found = _found(mutant.case, mutant.service)
     assert mutant.because in found, found

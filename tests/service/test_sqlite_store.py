@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -109,12 +110,11 @@ def in_fork(work: Callable[[], object]) -> str:
 def test_fork_can_neither_use_nor_unlock_nor_finish_it(folder: Path) -> None:
     store = SQLiteStore(folder)
     store.create("a", b"", b"first")
-    lease = store.claim("a").lease
     assert "StoreInUse" in in_fork(store.journals)
-    assert "StoreInUse" in in_fork(lambda: store.append(lease, 0, Group([b"x"])))
+    assert "StoreInUse" in in_fork(lambda: store.append("a", 0, Group([b"x"])))
     assert in_fork(store.close) == "done"
     assert "StoreInUse" in in_fork(lambda: SQLiteStore(folder))
-    assert store.append(lease, 0, Group([b"1"])) == 1
+    assert store.append("a", 0, Group([b"1"])) == 1
     store.close()
     store = SQLiteStore(folder)
     assert entries_of(store, "a") == [b"1"]
@@ -129,13 +129,12 @@ from tacit.service.sqlite_store import SQLiteStore
 from tacit.service.store import Group
 store = SQLiteStore(pathlib.Path(sys.argv[1]))
 store.create("a", b"", b"first")
-lease = store.claim("a").lease
-store.append(lease, 0, Group([b"1"]))
+store.append("a", 0, Group([b"1"]))
 child = os.fork()
 if not child:
     sys.exit()
 os.waitpid(child, 0)
-store.append(lease, 1, Group([b"2"]))
+store.append("a", 1, Group([b"2"]))
 os.kill(os.getpid(), 9)
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", code, str(folder)], check=False)
@@ -224,10 +223,10 @@ def test_log_stays_short_where_the_store_is_tended(folder: Path, monkeypatch: py
     monkeypatch.setattr(sqlite_store, "LOG_PAGES", 60)
     store = SQLiteStore(folder, synchronous="OFF")
     store.create("a", b"", b"first")
-    lease, seq, sizes, tended = store.claim("a").lease, 0, [], 0
+    seq, sizes, tended = 0, list[int](), 0
     log = folder / (DATABASE + "-wal")
     for _ in range(400):
-        seq = store.append(lease, seq, Group(entries=[bytes(3000)]))
+        seq = store.append("a", seq, Group(entries=[bytes(3000)]))
         if store.upkeep_due:
             store.tend()
             tended += 1
@@ -237,3 +236,18 @@ def test_log_stays_short_where_the_store_is_tended(folder: Path, monkeypatch: py
     assert max(sizes) < 2 * 60 * 4096
     assert len(entries_of(store, "a")) == 400
     store.close()
+
+
+def test_store_of_an_earlier_version_is_migrated(folder: Path) -> None:
+    """Before 0.3 heads had a column of epochs."""
+    entries = filled(folder)
+    database = sqlite3.connect(folder / DATABASE)
+    database.execute("ALTER TABLE heads ADD COLUMN epoch INTEGER NOT NULL DEFAULT 5")
+    database.execute("PRAGMA user_version = 1")
+    database.commit()
+    database.close()
+    for _ in range(2):
+        store = SQLiteStore(folder)
+        assert entries_of(store, "a") == entries
+        assert store._database.rows("PRAGMA user_version") == [(2,)]
+        store.close()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from tacit.policies.log import ReplayingPublisher
 from tacit.privacy.continual import Stream, close_leaf, leaf_is_due
 from tacit.service.host import Host
 from tacit.service.published import publish
-from tacit.service.store import Group, Lease
+from tacit.service.store import Group, Swap
 from tacit.typing import FloatArray
 from workloads.kills.tapped import TappedStore
 
@@ -22,20 +23,27 @@ _EARLY: Final = 0.05
 
 
 class LateStore(TappedStore):
-    """A group is committed a moment after it was acknowledged."""
+    """A group, or a reward, is committed a moment after it was acknowledged."""
 
     _late: threading.Thread | None = None
 
-    def append(self, lease: Lease, seq: int, group: Group) -> int:
-        self._finish()
-        late = threading.Thread(target=self._later, args=(lease, seq, group))
-        late.start()
-        self._late = late  # others wait for it, which they can once it has started
+    def append(self, name: str, seq: int, group: Group) -> int:
+        self._later(partial(super().append, name, seq, group))
         return seq + len(group.entries)
 
-    def _later(self, lease: Lease, seq: int, group: Group) -> None:
-        time.sleep(_LATE)
-        super().append(lease, seq, group)
+    def swap(self, name: str, table: str, swaps: Sequence[Swap], beside: str = "") -> set[bytes]:
+        self._later(partial(super().swap, name, table, swaps, beside))
+        return {swap.old.key for swap in swaps}
+
+    def _later(self, commit: Callable[[], object]) -> None:
+        def work() -> None:
+            time.sleep(_LATE)
+            commit()
+
+        self._finish()
+        late = threading.Thread(target=work)
+        late.start()
+        self._late = late  # others wait for it, which they can once it has started
 
     def _finish(self) -> None:
         if self._late is not None:

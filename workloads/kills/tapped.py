@@ -1,7 +1,7 @@
 """A store that lets a campaign keep the whole log, and be killed in the middle of a commit or a snapshot.
 
-Everything goes through `Store`: what is appended is copied into an archive before it is committed, and what a new owner
-reads back is copied again.  Of entries with the same number the last copy is the one that was committed.
+Everything goes through `Store`: what is appended is copied into an archive before it is committed, and what a new
+process reads back is copied again.  Of entries with the same number the last copy is the one that was committed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tacit.policies.log import LogEntry
 from tacit.service.journal import PolicyJournal
 from tacit.service.packing import unpack_entry
 from tacit.service.sqlite_store import SQLiteStore
-from tacit.service.store import Group, Lease, Recovery
+from tacit.service.store import NOTHING, Group, Swap, Tail
 
 Place = Literal["commit", "snapshot"]
 SNAPSHOT_EVERY: Final = 120
@@ -96,29 +96,30 @@ class TappedStore(SQLiteStore):
 
     tap: ClassVar[Tap]
 
-    def claim(self, name: str) -> Recovery:
-        found = super().claim(name)
+    def read(self, name: str, after: int = NOTHING) -> Tail:
+        found = super().read(name, after)
         entries = list(found.entries)
-        if found.journal.snapshot_seq == 0:
+        if found.snapshot is not None and found.journal.snapshot_seq == 0:
             self.tap.keep_first(name, found.snapshot)
-        self.tap.keep(name, found.journal.snapshot_seq, entries)
+        self.tap.keep(name, max(after, found.journal.snapshot_seq), entries)
         return replace(found, entries=iter(entries))
 
-    def create(self, name: str, config: bytes, snapshot: bytes, note: bytes = b"") -> None:
+    def create(self, name: str, config: bytes, snapshot: bytes, note: bytes = b"", rows: Group | None = None) -> None:
         with self.tap.at("snapshot"):
-            super().create(name, config, snapshot, note)
+            super().create(name, config, snapshot, note, rows)
 
-    def append(self, lease: Lease, seq: int, group: Group) -> int:
-        self.tap.keep(lease.journal, seq, group.entries)
+    def append(self, name: str, seq: int, group: Group) -> int:
+        self.tap.keep(name, seq, group.entries)
         with self.tap.at("commit"):
-            return self._commit(lease, seq, group)
+            return super().append(name, seq, group)
 
-    def _commit(self, lease: Lease, seq: int, group: Group) -> int:
-        return super().append(lease, seq, group)
+    def swap(self, name: str, table: str, swaps: Sequence[Swap], beside: str = "") -> set[bytes]:
+        with self.tap.at("commit"):
+            return super().swap(name, table, swaps, beside)
 
-    def compact(self, lease: Lease, seq: int, snapshot: bytes) -> None:
+    def compact(self, name: str, seq: int, snapshot: bytes) -> None:
         with self.tap.at("snapshot"):
-            super().compact(lease, seq, snapshot)
+            super().compact(name, seq, snapshot)
 
 
 def tapped(tap: Tap, kind: type[TappedStore] = TappedStore) -> type[TappedStore]:

@@ -10,9 +10,9 @@ import sys
 from types import SimpleNamespace
 from typing import Any, Final
 
+from tacit.service.http.connections import ASGIScope, Receive, Send
 from tacit.service.http.logs import JsonLog
 from tacit.service.http.options import Options
-from tacit.service.http.receiving import ASGIScope, Receive, Send
 from tacit.service.http.server import Server, address_of, listen
 
 _BODY: Final = b'{"event_id":"abcd","arm":0}'

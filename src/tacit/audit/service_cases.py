@@ -122,9 +122,9 @@ def group_that_waits(size: int = 497) -> Script:
 # Charges that are attained
 
 
-def _tight(neighbours: tuple[Visitor, Visitor], users: int = 260, **terms: Any) -> Script:
+def _tight(neighbours: tuple[Visitor, Visitor], users: int = 260, delay: float = 0.5, **terms: Any) -> Script:
     """The first user is replaced, and enough others follow that the leaf's column has nearly its whole norm."""
-    rows = {user: Visitor((_FIRST, _SECOND)[user % 2], float(user % 4 < 2), 0.5) for user in range(users)}
+    rows = {user: Visitor((_FIRST, _SECOND)[user % 2], float(user % 4 < 2), delay) for user in range(users)}
     late = 60
     steps = [Step(1.0 + user, "ask", (user,)) for user in range(late)]
     steps += [Step(1.0 + late + WAIT, "ask", tuple(range(late, users))), Step(2.0 + late + WAIT, "look")]
@@ -167,6 +167,11 @@ SERVICE_CASES: Final[Mapping[str, ServiceCase]] = MappingProxyType(
         "delay, without hold": ServiceCase(
             lambda: _tight((_PAID, Visitor(_FIRST, 1.0, 55.0)), hold=False, reward_wait=56.0, scale=0.2),
             "at once, and after 55 decisions",
+            tight=True,
+        ),
+        "delay of all, without hold": ServiceCase(
+            lambda: _tight((_PAID, Visitor(_FIRST, 1.0, 55.0)), delay=1.5, hold=False, reward_wait=56.0, scale=0.2),
+            "others' rewards come between decisions",
             tight=True,
         ),
         "delay, with hold": ServiceCase(

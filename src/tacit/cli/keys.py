@@ -1,7 +1,7 @@
 """`tacit keys`: who may call the service.
 
-A store belongs to one process.  While it is served these commands ask the service, with the admin key that it has
-written into its folder; otherwise they open the store themselves.
+A folder belongs to one process.  While it is served these commands ask the service, with the admin key that it has
+written there; otherwise they open the store themselves, as they do with a database, whose processes notice at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.serve import unserved
+from tacit.cli.serve import opened
 from tacit.cli.shared import FriendlyGroup, Json, Refused, messages, show
 
 if TYPE_CHECKING:
@@ -111,27 +111,22 @@ def _keys(folder: Path, database: str | None) -> Iterator[_Stored | _Served]:
 
     with ExitStack() as ends:
         try:
-            found: _Stored | _Served = _Stored(ends.enter_context(unserved(database or str(folder))))
+            found: _Stored | _Served = _Stored(ends.enter_context(opened(database or str(folder))))
         except StoreInUse as error:
-            address = _address(folder, database)
+            address = _address(folder)
             if address is None:
                 raise Refused(f"{error}; nor is there a service that answers and could be asked") from error
             found = _Served(folder, address)
         yield found
 
 
-def _address(folder: Path, database: str | None) -> str | None:
-    """Find a service that answers: one that the database names, or the one that was started with this folder."""
+def _address(folder: Path) -> str | None:
+    """Find the service that was started with this folder, if it answers."""
     from tacit.service.http.options import ADDRESS_FILE
 
-    known: list[str] = []
-    if database is not None:
-        from tacit.service.cluster import somebody
-
-        known += filter(None, [somebody(database)])
-    if (folder / ADDRESS_FILE).is_file():
-        known.append((folder / ADDRESS_FILE).read_text().strip())
-    return next(filter(_answers, known), None)
+    path = folder / ADDRESS_FILE
+    address = path.read_text().strip() if path.is_file() else ""
+    return address if address and _answers(address) else None
 
 
 def _answers(address: str) -> bool:
@@ -177,8 +172,8 @@ class _Served:
         path = folder / ADMIN_FILE
         if not path.is_file():
             raise Refused(
-                f"{path} is missing, and the service at {address} asks for an admin key: give the folder in which the "
-                "first process wrote it as --data, or stop the service"
+                f"{path} is missing, and the service at {address} asks for an admin key: put it there, or stop the "
+                "service"
             )
         self._address, self._key = address, path.read_text().strip()
 

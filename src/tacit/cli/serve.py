@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,9 +64,10 @@ Where = Annotated[str, typer.Argument(metavar="DIR|URL", help="Folder of the sto
 
 
 def backup(data: Where, file: File) -> None:
-    """Write what is public of all policies of a store that is not being served: configuration, releases, ledger.
+    """Write what is public of all policies of a store: configuration, releases, ledger.
 
-    A store itself must never be copied and started twice; a backup may, since it holds no rows.
+    A folder must not be served meanwhile; a database may.  A store itself must never be copied and started twice; a
+    backup may, since it holds no rows.
 
     \b
     Example:
@@ -75,7 +76,7 @@ def backup(data: Where, file: File) -> None:
     from tacit.service.backup import back_up_store
 
     check_writable(file)
-    with unserved(data, moved_too=True) as store:  # a copy too: a backup releases nothing again
+    with opened(data, moved_too=True) as store:  # a copy too: a backup releases nothing again
         kept = back_up_store(store, file)
     messages().print(f"{len(kept)} policies are in {file}: {', '.join(kept) or 'none'}")
     if any(each.users for each in kept.values()):
@@ -110,11 +111,14 @@ def restore(file: File, data: Where, accept_user_cost: Accept = False, nothing_r
       tacit restore monday.backup new-data --accept-user-cost
     """
     from tacit.service.backup import restore_store
+    from tacit.service.events import HASH_KEY
     from tacit.service.lives import lives_of
 
     if not file.is_file():
         raise Refused(f"there is no file {file}")
-    with unserved(data, new=True) as store:
+    with opened(data, new=True) as store:
+        if store.shared and store.settings(HASH_KEY):  # whoever serves it knows users by hashes under this key
+            raise Refused("the database has been served already: policies are restored into a new one")
         kept = restore_store(
             file, store, accept_user_cost=accept_user_cost, nothing_released_since=nothing_released_since
         )
@@ -135,22 +139,22 @@ def is_database(where: str) -> bool:
 
 
 @contextmanager
-def unserved(where: str, *, new: bool = False, moved_too: bool = False) -> Iterator[Store]:
-    """Open the store in a folder or database for this process alone; raise `StoreInUse` while it is served.
+def opened(where: str, *, new: bool = False, moved_too: bool = False) -> Iterator[Store]:
+    """Open the store in a folder, for this process alone, or in a database, which others may have open too.
 
-    Unless it is ``new``, it must be there.  ``moved_too`` opens a copy too.
+    Raise `StoreInUse` for a folder that is served.  Unless it is ``new``, the store must be there.  ``moved_too`` opens
+    a copy too.
     """
-    with ExitStack() as ends:
-        store = _database(where, ends, new, moved_too) if is_database(where) else _folder(Path(where), new, moved_too)
-        ends.callback(store.close)
+    store = _database(where, new, moved_too) if is_database(where) else _folder(Path(where), new, moved_too)
+    try:
         yield store
+    finally:
+        store.close()
 
 
-def _database(url: str, ends: ExitStack, new: bool, moved_too: bool) -> Store:
-    from tacit.service.cluster import alone
+def _database(url: str, new: bool, moved_too: bool) -> Store:
     from tacit.service.postgres_store import PostgresStore
 
-    ends.enter_context(alone(url))
     return PostgresStore(url, make=new, moved_too=moved_too)
 
 

@@ -31,18 +31,18 @@ from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import policy_class
 from tacit.policies.state import Snapshot
 from tacit.service.events import HASH_KEY
-from tacit.service.journal import UNFINISHED, PolicyJournal, extra_of
+from tacit.service.journal import UNFINISHED, PolicyJournal, create_journal, extra_of
 from tacit.service.lives import LIVES, cost_of_lives, lives_of
 from tacit.service.modes import MODE_CHANGES, ModeChange
 from tacit.service.packing import Array, pack, unpack
 from tacit.service.sqlite_files import sync_folder
-from tacit.service.store import Row, Store
+from tacit.service.store import Group, Row, Store
 from tacit.service.terms import TERMS, Terms
 from tacit.service.users import USERS
 
 _MAGIC: Final = b"tacit backup 1\n"
 _DIGEST: Final = hashlib.sha256().digest_size
-_KEPT_NOTES: Final = ("users", "mode", LIVES)
+_KEPT_NOTES: Final = ("users", "mode", "modes", LIVES)
 
 
 @dataclass(frozen=True)
@@ -147,14 +147,15 @@ def _revived(name: str, parts: Mapping[str, Any], arrays: Mapping[str, Array]) -
 
 
 def back_up_store(store: Store, path: str | Path) -> dict[str, Kept]:
-    """Write a backup of all policies of a store that nobody else works on; returns what was written."""
+    """Write a backup of all policies of a store, which others may go on with; returns what was written."""
     kept = {}
     for journal in store.journals():
-        recovery = store.claim(journal.name)
-        policy = PolicyJournal(store, recovery).policy
+        policy = PolicyJournal(store, journal.name).policy
         note = {key: value for key, value in json.loads(journal.note or b"{}").items() if key in _KEPT_NOTES}
-        users = tuple(store.rows(recovery.lease, USERS))
-        modes = tuple(ModeChange.from_row(row) for row in store.rows(recovery.lease, MODE_CHANGES))
+        users = tuple(store.rows(journal.name, USERS))  # after the policy: no decision of it is missing in them
+        if users:
+            note["users"] = len(users)
+        modes = tuple(ModeChange.from_row(row) for row in store.rows(journal.name, MODE_CHANGES))
         kept[journal.name] = Kept(policy, extra_of(journal.config), note, users, modes)
     write_backup(path, kept, store.settings(HASH_KEY).get(HASH_KEY, b""))
     return kept
@@ -183,11 +184,9 @@ def restore_store(
         policies = {name: _another_life(kept) for name, kept in policies.items()}
     store.change_settings({UNFINISHED: b"restore"} | ({HASH_KEY: hash_key} if hash_key else {}))
     for name, kept in policies.items():
-        journal = PolicyJournal.adopt(store, name, kept.policy, extra=kept.extra)
-        journal.group.rows[USERS] = {row.key: row for row in kept.users}
-        journal.group.rows[MODE_CHANGES] = {row.key: row for row in (change.row() for change in kept.modes)}
-        journal.group.note = json.dumps(dict(kept.note)).encode()
-        journal.commit()
+        changes = {row.key: row for row in (change.row() for change in kept.modes)}
+        rows = Group(rows={USERS: {row.key: row for row in kept.users}, MODE_CHANGES: changes})
+        create_journal(store, name, kept.policy, kept.extra, json.dumps(dict(kept.note)).encode(), rows)
     store.change_settings({}, [UNFINISHED])
     return policies
 

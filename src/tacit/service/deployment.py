@@ -1,4 +1,4 @@
-"""All policies of one store, served by one process: made, found again after a crash, closed."""
+"""All policies of one store, as one process serves them: made, found again after a crash, closed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from tacit.service.events import HASH_KEY, HASH_KEY_SIZE, Hashes
 from tacit.service.host import Host, SetMode
 from tacit.service.intake import Intake
 from tacit.service.journal import PolicyJournal, create_journal, described, refuse_unfinished
+from tacit.service.modes import first_mode
 from tacit.service.rehearsal import rehearse
-from tacit.service.store import Journal, Store
-from tacit.service.terms import TERMS, Terms, checked_mode
+from tacit.service.store import Store
+from tacit.service.terms import TERMS, Mode, Terms, checked_mode
 
 MOST_ARMS: Final = 1_000
 _WINDOW: Final = 1_000_000
@@ -40,7 +41,7 @@ class Served:
 
 
 class Deployment:
-    """The policies of a store, each with its host: all of them, or with ``claim_all=False`` those that are claimed.
+    """The policies of a store, each with its host.
 
     ``clock`` counts seconds, ``wall`` those since 1970; a test passes its own.
     """
@@ -52,47 +53,38 @@ class Deployment:
         most_arms: int = MOST_ARMS,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
-        claim_all: bool = True,
     ) -> None:
         refuse_unfinished(store)
         self.store, self._most_arms, self._clock, self._wall = store, most_arms, clock, wall
         self._hashes = Hashes(_hash_key(store))
-        self._changing, self._listing = threading.Lock(), threading.Lock()
+        self._changing = threading.RLock()
+        """Held while policies are made, found or closed."""
         self.policies: dict[str, Served] = {}
-        """By name; replaced as a whole when one is added or released."""
+        """By name; replaced as a whole when one is added."""
         started = clock()
-        for journal in store.journals() if claim_all else ():
-            self.claim(journal.name, started)
+        for journal in store.journals():
+            self._serve(journal.name, started)
 
-    def claim(self, name: str, started: float | None = None) -> None:
-        """Become the owner of a policy of the store, and serve it.
+    def get(self, name: str) -> Served:
+        """The policy of this name, of those that this process knows."""
+        found = self.policies.get(name)
+        if found is None:
+            raise UnknownJournal(f"there is no policy named {name!r}")
+        return found
 
-        Its clock goes on from ``started``, now by default: however long it takes to find its state again is time in
-        which it is up.
-        """
-        started = self._clock() if started is None else started
-        recovery = self.store.claim(name)
-        self._list(self._serve(recovery.journal, PolicyJournal(self.store, recovery), started))
-
-    def release(self, name: str, finish: Callable[[Host], None]) -> None:
-        """Serve a policy no longer: what was taken is finished, a snapshot written, and another process may claim it.
-
-        ``finish`` returns when all requests that have found the policy are carried out; none finds it any more.
-        """
+    def find(self, name: str) -> Served:
+        """The policy of this name, which another process may have made a moment ago."""
+        if name in self.policies or not self.store.shared:
+            return self.get(name)
         with self._changing:
-            served = self.get(name)
-            with self._listing:  # no tick has found it and is still under way
-                self.policies = {other: each for other, each in self.policies.items() if other != name}
-            try:
-                finish(served.host)
-            except BaseException:
-                self._list(served)
-                raise
-            served.host.close()
+            return self.policies.get(name) or self._serve(name, self._clock())
 
-    def _list(self, served: Served) -> None:
-        with self._listing:
-            self.policies = self.policies | {served.name: served}
+    def refresh(self, name: str | None = None) -> None:
+        """Take in what other processes have done to one policy, or to all of them, for those who read."""
+        if not self.store.shared:
+            return
+        for each in [journal.name for journal in self.store.journals()] if name is None else [name]:
+            self.find(each).host.refresh()
 
     def put(self, name: str, body: Mapping[str, Any]) -> tuple[Served, bool]:
         """Make a policy, or change the mode of one that there is; also says whether it is new.
@@ -101,7 +93,7 @@ class Deployment:
         Anything else than the mode of a policy never changes: ``JournalExists``.
 
         A call that fails may be repeated.  Making a policy is one transaction of the store: before it there is nothing,
-        and after it the next call finds the policy there, though it is not served, and serves it.
+        and after it the next call finds the policy there.
         """
         arguments = dict(body)
         mode = checked_mode(arguments.pop("mode", "online"))
@@ -109,37 +101,31 @@ class Deployment:
         if not isinstance(policy, str):
             raise InvalidInput('policy is missing: say which one, as in "policy": "stream-glm"')
         with self._changing:
-            served, new = self._found_or_made(name, policy, arguments, terms)
-            same = new or self._is(served, policy, arguments, terms)
-            if same and "mode" in body:
-                served.host.process([SetMode(mode)])  # before it is listed: nobody finds it in another mode first
-            self._list(served)
-            if not same:
+            new = self._make_if_missing(name, policy, arguments, terms, mode)
+            served = self.policies.get(name) or self._serve(name, self._clock())
+            if not new and not self._is(served, policy, arguments, terms):
                 raise JournalExists(f"policy {name!r} exists with another configuration, which never changes")
+            if not new and "mode" in body:
+                served.host.process([SetMode(mode)])
             return served, new
 
     def set_mode(self, name: str, mode: str) -> Served:
-        """Change the mode of a policy that is served here, and return the policy."""
-        with self._changing:
-            served = self.get(name)
-            served.host.process([SetMode(checked_mode(mode))])
-            return served
+        """Change the mode of a policy, and return it."""
+        served = self.find(name)
+        served.host.process([SetMode(checked_mode(mode))])
+        return served
 
-    def _found_or_made(self, name: str, policy: str, arguments: dict[str, Any], terms: Terms) -> tuple[Served, bool]:
-        """The policy of this name, which may be another one than was asked for; also says whether it is new.
-
-        One that is in the store and not served is left over from a call that failed after its transaction, or from an
-        owner that is gone.
-        """
-        found = self.policies.get(name)
-        if found is not None:
-            return found, False
-        new = name not in {journal.name for journal in self.store.journals()}
-        if new:
-            create_journal(self.store, name, self._made(policy, arguments, terms), {TERMS: terms.to_json()})
-        started = self._clock()
-        recovery = self.store.claim(name)
-        return self._serve(recovery.journal, PolicyJournal(self.store, recovery), started), new
+    def _make_if_missing(self, name: str, policy: str, arguments: dict[str, Any], terms: Terms, mode: Mode) -> bool:
+        """Write a new policy to the store, with its mode; False where there is one of this name, whoever made it."""
+        if name in self.policies or name in {journal.name for journal in self.store.journals()}:
+            return False
+        made = self._made(policy, arguments, terms)
+        note, rows = first_mode(mode, self._wall())
+        try:
+            create_journal(self.store, name, made, {TERMS: terms.to_json()}, note, rows)
+        except JournalExists:  # another process was quicker
+            return False
+        return True
 
     def _made(self, policy: str, arguments: dict[str, Any], terms: Terms) -> Policy:
         if arguments.get("reward_age") is not None:
@@ -179,28 +165,27 @@ class Deployment:
         asked = policy_class(policy).configured({"reward_window": _WINDOW} | arguments).to_json()
         return (found.policy, found.config, found.terms) == (policy, asked, terms)
 
-    def _serve(self, kept: Journal, journal: PolicyJournal, started: float) -> Served:
-        policy, config = described(kept.config)
-        try:
-            terms = Terms.given(json.loads(kept.config).get(TERMS, {}))
-        except (TypeError, ValueError) as error:
-            raise StoreDamaged(f"the terms of {kept.name!r} cannot be read: {error}") from error
-        host = Host(self.store, journal, terms, self._hashes, self._clock, self._wall, started)
-        intake = Intake(journal.policy, terms, self._hashes, self._most_arms, self._clock)
-        return Served(kept.name, policy, config, terms, host, intake)
+    def _serve(self, name: str, started: float) -> Served:
+        """Begin to serve a policy of the store.
 
-    def get(self, name: str) -> Served:
-        """The policy of this name."""
-        found = self.policies.get(name)
-        if found is None:
-            raise UnknownJournal(f"there is no policy named {name!r}")
-        return found
+        Its clock goes on from ``started``: however long it takes to find its state again is time in which it is up.
+        """
+        journal = PolicyJournal(self.store, name)
+        policy, config = described(journal.config)
+        try:
+            terms = Terms.given(json.loads(journal.config).get(TERMS, {}))
+        except (TypeError, ValueError) as error:
+            raise StoreDamaged(f"the terms of {name!r} cannot be read: {error}") from error
+        host = Host(self.store, journal, terms, self._hashes, self._clock, self._wall, started)
+        intake = Intake(journal, terms, self._hashes, self._most_arms, self._clock)
+        served = Served(name, policy, config, terms, host, intake)
+        self.policies = self.policies | {name: served}
+        return served
 
     def tick(self) -> None:
         """Settle what is due in all policies."""
-        with self._listing:
-            for served in self.policies.values():
-                served.host.tick()
+        for served in self.policies.values():
+            served.host.tick()
 
     def close(self) -> None:
         """Write snapshots, which erase the logs of rows, and let go of the store."""
@@ -213,9 +198,6 @@ class Deployment:
 
 
 def _hash_key(store: Store) -> bytes:
-    """The key of this store's hashes, made at the first start."""
-    found = store.settings(HASH_KEY).get(HASH_KEY)
-    if found is None:
-        found = secrets.token_bytes(HASH_KEY_SIZE)
-        store.change_settings({HASH_KEY: found})
-    return found
+    """The key of this store's hashes, made at the first start of all processes: that of whoever comes first."""
+    store.change_settings({HASH_KEY: secrets.token_bytes(HASH_KEY_SIZE)}, replace=False)
+    return store.settings(HASH_KEY)[HASH_KEY]

@@ -130,7 +130,7 @@ class DurablePolicy:
             _refuse_uncounted(kept[name])
             if policy is not None:
                 _compare(kept[name], policy, arguments)
-            self._journal = PolicyJournal(store, store.claim(name), snapshot_every=snapshot_every)
+            self._journal = PolicyJournal(store, name, snapshot_every=snapshot_every)
         elif policy is not None:
             self._journal = PolicyJournal.begin(store, name, policy, arguments, snapshot_every=snapshot_every)
         else:

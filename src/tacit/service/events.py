@@ -15,10 +15,12 @@ from typing import Final, NamedTuple
 
 from tacit.errors import StoreDamaged
 
-EVENTS, RELEASES = "events", "releases"
+EVENTS, INBOX, RELEASES = "events", "inbox", "releases"
 """Tables of a journal."""
 _PACKED: Final = struct.Struct("<BBIqd16sd16s")
 _LENGTH: Final = struct.Struct("<Q")
+ARRIVED: Final = struct.Struct("<d")
+"""Of a row of the inbox: when a reward came, in seconds that the service was up."""
 NOTHING: Final = bytes(16)
 HASH_KEY: Final = "secret.hashes"
 """The setting of a store that holds the key of its hashes."""

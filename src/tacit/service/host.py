@@ -1,8 +1,9 @@
 """A served policy: decisions under the callers' ids, rewards that are waited for, users who return.
 
-One host owns one policy.  Requests come in groups; a group is applied to the policy in memory, committed to the store
-as one transaction, and only then published and answered.  Whatever ends the process in between, nobody has seen
-anything that the store does not hold.
+Requests come in groups.  A group of decisions is a turn of the policy's journal: what other processes have done is
+taken in, the group is applied to the policy in memory, committed to the store as one transaction, and only then
+published and answered.  Whatever ends the process in between, nobody has seen anything that the store does not hold.
+A group of rewards takes no turn: each changes the row of its own event, and nothing else.
 
 **The clock** counts the seconds that the service was up.  It is a public input of the mechanism (docs/theory.md, "The
 clock of a service"): a decision is stamped when it arrives, before it waits for anything, and moves the clock to its
@@ -19,20 +20,21 @@ from __future__ import annotations
 import json
 import math
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
-from tacit.service.events import RELEASES, Event, Hashes, Status
+from tacit.service.events import EVENTS, INBOX, RELEASES, Event, Hashes, Status
 from tacit.service.journal import PolicyJournal
 from tacit.service.modes import ModeChanges
 from tacit.service.published import Point, Published, is_current, newest_point, publish
-from tacit.service.store import Row, Store
+from tacit.service.store import Row, Store, Swap
 from tacit.service.terms import Mode, Terms
 from tacit.service.users import UserCounts
-from tacit.service.waiting import Progress, WaitingEvents
+from tacit.service.waiting import Progress, WaitingEvents, inbox_row
 from tacit.typing import FloatArray
 
 BEAT: Final = 0.25
@@ -40,7 +42,11 @@ BEAT: Final = 0.25
 KEPT_EVERY: Final = 5.0
 """Seconds after which a beat is written though nothing is due: so much of a waiting time can be lost by a crash."""
 _SETTLED_AT_ONCE: Final = 4_096
-"""Decisions that are settled in one transaction; what is left over is settled by further ones before anything else."""
+"""Decisions that are settled in one turn; what is left over is settled by further ones before anything else."""
+_LONGEST_TURN: Final = 0.3
+"""Seconds after which a turn is not begun another request in: other processes wait for its end."""
+_LOCKED: Final = 0.005
+"""Seconds after which a reward is tried again whose event is about to be settled."""
 _SHOWN_RELEASES: Final = 2_000
 """Releases whose time is remembered."""
 
@@ -99,7 +105,7 @@ class Answer(NamedTuple):
 
 
 class Host:
-    """The owner of one served policy.  ``process`` may be called from several threads.
+    """A served policy.  ``process`` may be called from several threads.
 
     ``clock`` gives seconds, as stamps of requests have them, and ``wall`` seconds since 1970; ``started`` is the
     reading of ``clock`` when this life began.
@@ -116,19 +122,19 @@ class Host:
         started: float,
     ) -> None:
         self.journal, self.terms, self.hashes = journal, terms, hashes
-        self._store, self._clock, self._lock = store, clock, threading.Lock()
-        self._progress = Progress(**json.loads(journal.note or b"{}"))
-        self._since, self._kept_at = started - self._progress.uptime, self._progress.uptime
-        self._wall, self._wall_at_zero = wall, wall() - clock() + self._since
+        self._store, self._clock, self._wall, self._lock = store, clock, wall, threading.Lock()
+        self._note, self._progress = journal.note, Progress(**json.loads(journal.note or b"{}"))
+        self._since = started - self._progress.uptime
+        self._uptime = self._kept_at = self._progress.uptime
+        """The clock as it was committed, and as it was read or written last."""
         self._moved = False
         """Whether the open group holds a decision, a beat or a change of mode: rewards alone keep no clock."""
         self._events = WaitingEvents(store, journal, self._progress, terms.memory - terms.reward_wait)
-        self._inbox = {} if terms.hold else {row.key: (row, event) for row, event in self._held()}
-        """Without ``hold``: rewards that came since the last decision, by event."""
         rounds = journal.policy.config.rounds_per_user if terms.user_level else None
-        self._users = UserCounts(store, journal.lease, rounds, self._progress.users)
-        self._history = deque(self._recorded())
-        self._modes = ModeChanges(store, journal.lease)
+        self._users = UserCounts(store, journal.name, rounds, self._progress.users)
+        self._history: deque[tuple[int, Point]] = deque()
+        self._remember()
+        self._modes = ModeChanges(store, journal.name)
         self.published: Published = publish(
             journal.policy,
             self._progress.mode,
@@ -144,13 +150,56 @@ class Host:
 
         Without ``tending`` upkeep that is due, such as a snapshot, and takes long is left to ``tend``.
         """
-        with self._lock, self.journal.working():
-            self._look_up(requests)
-            answers = [self._carry_out(request) for request in requests]
-            self._commit()
+        rewards = [request for request in requests if isinstance(request, Reward)]
+        if len(rewards) == len(requests):
+            return self._keep_rewards(rewards)
+        answers: list[Answer | Refusal] = []
+        with self._lock:
+            while len(answers) < len(requests):
+                answers += self._turn(requests[len(answers) :])
             if tending:
                 self.journal.tend()
-            return answers
+        return answers
+
+    def _turn(self, requests: Sequence[Request]) -> list[Answer | Refusal]:
+        """Carry out the first of these requests: all of them, unless that would take long."""
+        answers: list[Answer | Refusal] = []
+        with self.journal.working():
+            self._take_over()
+            self._look_up(requests)
+            begun = time.monotonic()
+            for request in requests:
+                if isinstance(request, Decide) and self._advance(request.stamp - self._since):
+                    break  # more is due before it
+                answers.append(self._carry_out(request))
+                if time.monotonic() - begun > _LONGEST_TURN:
+                    break
+            self._commit()
+        return answers
+
+    # What other processes have done
+
+    def refresh(self) -> None:
+        """Take in what is in the store, without a turn, for those who read."""
+        with self._lock:
+            self.journal.check()
+            self.journal.catch_up()
+            self._take_over()
+
+    def _take_over(self) -> None:
+        """Go on from where another process has come to, as the journal has just found it."""
+        if self.journal.note == self._note:
+            return
+        self._note, self._progress = self.journal.note, Progress(**json.loads(self.journal.note or b"{}"))
+        progress = self._progress
+        self._events.follow(progress)
+        self._users.known = progress.users
+        self._uptime = self._kept_at = progress.uptime
+        self._since = min(self._since, self._clock() - progress.uptime)  # no clock of another host is read
+        self._remember()
+        if progress.modes != (self._modes.known[-1].number if self._modes.known else 0):
+            self._modes.look()
+        self._show()
 
     @property
     def unsettled(self) -> int:
@@ -163,16 +212,30 @@ class Host:
         Whether there is anything to do follows from decisions and the clock, never from rewards.
         """
         now = BEAT * math.floor((self._clock() - self._since) / BEAT)
-        with self._lock, self.journal.working():
-            waits = self._progress.position > self._progress.forgotten
-            if now >= self._events.next_change or (waits and now - self._kept_at >= KEPT_EVERY):
-                self._advance(now)
-                self._commit()
+        with self._lock:
+            if self._beat_due(now):
+                self._beat(now)
                 self.journal.tend()
+
+    def _beat_due(self, now: float) -> bool:
+        waits = self._progress.position > self._progress.forgotten
+        return now >= self._events.next_change or (waits and now - self._kept_at >= KEPT_EVERY)
+
+    def _beat(self, now: float, *, last: bool = False) -> None:
+        """Let everything contribute that is due by now, unless another process has done so."""
+        more = True
+        while more:
+            with self.journal.working():
+                self._take_over()
+                more = last or self._beat_due(now)
+                if more:
+                    self._look_up(())
+                    more = self._advance(now)
+                    self._commit()
 
     def tend(self) -> None:
         """Do upkeep that is due, such as a snapshot; no time passes by it."""
-        with self._lock, self.journal.working():
+        with self._lock:
             self.journal.tend()
 
     def close(self) -> None:
@@ -180,8 +243,7 @@ class Host:
         now = self._clock() - self._since
         with self._lock:
             if self.journal.alive:
-                self._advance(now)
-                self._commit()
+                self._beat(now, last=True)
                 self.journal.compact()
                 self.journal.end()
 
@@ -189,7 +251,8 @@ class Host:
 
     def _look_up(self, requests: Sequence[Request]) -> None:
         """Read what the store knows of the events and users of these requests, at once."""
-        self._events.look_up({request.event for request in requests if not isinstance(request, SetMode)})
+        keys = {request.event for request in requests if not isinstance(request, SetMode)}
+        self._events.look_up(keys, inbox=not self.terms.hold)
         users = {request.user for request in requests if isinstance(request, Decide) and request.user is not None}
         self._users.look_up(users)
 
@@ -202,10 +265,10 @@ class Host:
         if changed:
             self._progress.mode, self._moved = request.mode, True
             self._modes.record(self.journal.group, self._wall(), self.journal.policy.decisions, request.mode)
+            self._progress.modes = self._modes.known[-1].number
         return Answer(0, changed)
 
     def _decide(self, request: Decide) -> Answer | Refusal:
-        self._advance(request.stamp - self._since)
         now = self._progress.uptime
         known = self._events.known(request.event, now)
         if known is not None:
@@ -227,13 +290,52 @@ class Host:
         self._events.add(request.event, Event(Status.WAITING, counts, decision.arm, decision.id, due, request.content))
         return Answer(decision.arm, True)
 
+    # Rewards
+
     def _reward(self, request: Reward) -> Answer | Refusal:
-        """Keep a reward with its own event, if it came in time; it contributes in the turn of a decision or a beat."""
+        """Keep a reward in the turn of decisions that came with it."""
         arrived = request.stamp - self._since
         known = self._events.known(request.event, max(arrived, self._progress.uptime))
+        judged = self._judged(request, known, arrived)
+        if known is None or not isinstance(judged, Event):
+            return cast(Answer | Refusal, judged)
+        self._events.change(known[0], judged)
+        if not self.terms.hold:
+            self._events.await_turn(known[0], arrived)
+        return Answer(judged.arm, True)
+
+    def _keep_rewards(self, requests: Sequence[Reward]) -> list[Answer | Refusal]:
+        """Keep each reward with its own event, without a turn; it contributes in that of a decision or a beat.
+
+        A row that was changed since it was read is read again: by the same reward, sent twice, or because its waiting
+        time was over.
+        """
+        self.journal.check()
+        answers: dict[int, Answer | Refusal] = {}
+        while open_ := [number for number in range(len(requests)) if number not in answers]:
+            found = self._store.find(self.journal.name, EVENTS, {requests[number].event for number in open_})
+            swaps: dict[bytes, tuple[int, Swap]] = {}
+            for number in open_:
+                request, arrived = requests[number], requests[number].stamp - self._since
+                known = self._events.remembered(found.get(request.event), max(arrived, self._uptime))
+                judged = self._judged(request, known, arrived)
+                if not isinstance(judged, Event):
+                    answers[number] = judged
+                elif known is not None and request.event not in swaps:
+                    beside = None if self.terms.hold else inbox_row(known[0], arrived)
+                    swaps[request.event] = number, Swap(known[0], known[0]._replace(value=judged.pack()), beside)
+            if swaps:
+                done = self._store.swap(self.journal.name, EVENTS, [swap for _, swap in swaps.values()], INBOX)
+                answers |= {swaps[key][0]: Answer(Event.unpack(swaps[key][1].new.value).arm, True) for key in done}
+                if not done:
+                    time.sleep(_LOCKED)
+        return [answers[number] for number in range(len(requests))]
+
+    def _judged(self, request: Reward, known: tuple[Row, Event] | None, arrived: float) -> Event | Answer | Refusal:
+        """What becomes of an event by a reward that came at this time; or what is answered, where it stays as it is."""
         if known is None:
             return Refusal.UNKNOWN_EVENT
-        row, event = known
+        event = known[1]
         if request.arm is not None and request.arm != event.arm:
             return Refusal.OTHER_ARM
         if event.status is Status.EXPIRED or (event.status is Status.WAITING and arrived > event.due):
@@ -242,32 +344,23 @@ class Host:
         if event.status is not Status.WAITING:
             return Answer(event.arm, False) if event.answer == answer else Refusal.OTHER_REWARD
         reward = math.nan if request.reward is None else request.reward
-        held = event._replace(answer=answer, status=Status.HELD, reward=reward)
-        row = self._events.change(row, held)
-        if not self.terms.hold:
-            self._inbox[row.key] = row, held
-        return Answer(event.arm, True)
+        return event._replace(answer=answer, status=Status.HELD, reward=reward)
 
     # Time
 
-    def _advance(self, now: float) -> None:
-        """Move the clock to the time of a decision or a beat, and let everything contribute that is due by then."""
+    def _advance(self, now: float) -> bool:
+        """Move the clock to the time of a decision or a beat, and let everything contribute that is due by then.
+
+        Returns whether more is due than one turn settles; the rest comes before anything else.
+        """
         self._progress.uptime, self._moved = max(self._progress.uptime, now), True
-        if self._inbox:
-            self._empty_inbox()
-        if self._progress.uptime < self._events.next_due:
-            return
+        for row, event in self._events.arrived(self._progress.uptime):
+            self._settle_one(row, event)
         for number, (row, event) in enumerate(self._events.settle(self._progress.uptime), start=1):
             self._settle_one(row, event)
-            if number % _SETTLED_AT_ONCE == 0:
-                self._commit()
-                self._moved = True
-
-    def _empty_inbox(self) -> None:
-        """Let rewards contribute that came since the last decision, in the order of their decisions."""
-        arrived, self._inbox = self._inbox, {}
-        for row, event in sorted(arrived.values(), key=lambda each: each[0].position):
-            self._settle_one(row, event)
+            if number == _SETTLED_AT_ONCE:
+                return True
+        return False
 
     def _settle_one(self, row: Row, event: Event) -> None:
         """Let a decision teach what its reward was, the default, or nothing."""
@@ -283,16 +376,17 @@ class Host:
             self.journal.policy.update(event.decision, reward)
         self._events.change(row, event.settled())
 
-    def _held(self) -> Iterator[tuple[Row, Event]]:
-        """Events whose reward has come and has not contributed, as the store has them."""
-        return ((row, event) for row, event in self._events.unsettled() if event.status is Status.HELD)
-
     # After the work
 
-    def _recorded(self) -> Iterator[tuple[int, Point]]:
-        """The releases that the store remembers, oldest first, by number."""
-        rows = self._store.rows(self.journal.lease, RELEASES, self._progress.releases - _SHOWN_RELEASES)
-        yield from ((row.position, Point.unpack(row.value)) for row in rows)
+    def _remember(self) -> None:
+        """Read the releases that the store has and this process does not know; the oldest ones are forgotten."""
+        last = self._progress.releases - _SHOWN_RELEASES
+        while self._history and self._history[0][0] <= last:
+            self._history.popleft()
+        known = self._history[-1][0] if self._history else last
+        if known < self._progress.releases:
+            rows = self._store.rows(self.journal.name, RELEASES, known)
+            self._history.extend((row.position, Point.unpack(row.value)) for row in rows)
 
     def _points(self) -> tuple[Point, ...]:
         return tuple(point for _, point in self._history)
@@ -300,8 +394,8 @@ class Host:
     def _record(self, released: int) -> None:
         """Remember what a decision has released, and when; the oldest releases are forgotten."""
         self._progress.releases += released
-        number = self._progress.releases
-        point = newest_point(self.journal.policy, self._wall_at_zero + self._progress.uptime)
+        number, wall_at_zero = self._progress.releases, self._wall() - self._clock() + self._since
+        point = newest_point(self.journal.policy, wall_at_zero + self._progress.uptime)
         last = self.journal.group.forget[RELEASES] = number - _SHOWN_RELEASES
         while self._history and self._history[0][0] <= last:
             self._history.popleft()
@@ -315,14 +409,20 @@ class Host:
         if not self._moved:
             self.journal.commit()
             return
-        progress, modes = self._progress, self._modes.known
+        progress = self._progress
         self._events.forget(progress.uptime)
         progress.users = self._users.known
         self.journal.carried = progress.position - progress.forgotten + progress.users
         self.journal.group.note = json.dumps(vars(progress)).encode()
         self.journal.commit()
+        self._note, self._moved = self.journal.note, False
         self._events.committed()
-        self._kept_at, self._moved = progress.uptime, False
+        self._uptime = self._kept_at = progress.uptime
+        self._show()
+
+    def _show(self) -> None:
+        """Let others see what is committed."""
+        progress, modes = self._progress, self._modes.known
         seen, policy = self.published, self.journal.policy
         if is_current(seen, policy, progress.releases, modes):
             self.published = replace(seen, decisions=policy.decisions)

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from tacit.errors import InvalidInput
 from tacit.policies.admission import admit_reward
-from tacit.policies.policy import Policy
 from tacit.service.events import Hashes
 from tacit.service.host import Decide, Reward
+from tacit.service.journal import PolicyJournal
 from tacit.service.terms import Terms
 
 LONGEST_ID: Final = 256
@@ -25,9 +25,9 @@ class Intake:
     """What is asked of one policy, as requests of its host."""
 
     def __init__(
-        self, policy: Policy, terms: Terms, hashes: Hashes, most_arms: int, clock: Callable[[], float]
+        self, journal: PolicyJournal, terms: Terms, hashes: Hashes, most_arms: int, clock: Callable[[], float]
     ) -> None:
-        self._policy, self._terms, self._hashes, self._most_arms = policy, terms, hashes, most_arms
+        self._journal, self._terms, self._hashes, self._most_arms = journal, terms, hashes, most_arms
         self.clock = clock
         """Seconds, as stamps have them."""
 
@@ -51,7 +51,7 @@ class Intake:
         asked = contexts if contexts is not None else arms
         if asked is not None and len(asked) > self._most_arms:
             raise InvalidInput(f"at most {self._most_arms} arms are taken, not {len(asked)}")
-        block = self._policy.admit(contexts, user=user, arms=arms)
+        block = self._journal.policy.admit(contexts, user=user, arms=arms)
         person = self._user(user_id)
         content = self._hashes.of(b"content", block.tobytes(), person or _NO_USER)
         return identity, Decide(self._hashes.event(namespace, identity), content, block, stamp, person)
@@ -73,7 +73,7 @@ class Intake:
         event = self._hashes.event(namespace, checked_id("event_id", event_id))
         if abandoned == (reward is not None):
             raise InvalidInput("give a reward, or say that the decision is abandoned")
-        value = None if reward is None else admit_reward(reward, self._policy.setting)
+        value = None if reward is None else admit_reward(reward, self._journal.policy.setting)
         return Reward(event, value, stamp, arm)
 
 

@@ -1,9 +1,10 @@
-"""A policy's life in a store: what it does is logged and committed in groups; snapshots erase the log now and then.
+"""A policy in memory as a cache of its log in a store: what it does is logged and committed in groups.
 
-The policy in memory runs ahead of the store between a call and its commit.  Nobody may see anything of it, nor any
-answer, before the commit has succeeded.  When it does not, or when a call is interrupted in the middle, memory is worth
-nothing any more: the journal is dead, and whoever wants to go on claims it anew.  A release that was never committed
-was never seen, and may be drawn anew; one that was committed is applied again as it was.
+The policy is worked on in *turns* (`tacit.service.store`): a turn begins with what other processes have appended, and
+ends with the commit of a group.  Between a call and its commit the policy runs ahead of the store.  Nobody may see
+anything of it, nor any answer, before the commit has succeeded.  When it does not, or when a call is interrupted in the
+middle, memory is worth nothing any more: the journal is dead, and is begun anew from the store.  A release that was
+never committed was never seen, and may be drawn anew; one that was committed is applied again as it was.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import make_policy, restore
 from tacit.service.packing import pack_entry, pack_snapshot, unpack_entry, unpack_snapshot
-from tacit.service.store import Group, Recovery, Store
+from tacit.service.store import NOTHING, Behind, Group, Store, Tail
 
 SNAPSHOT_EVERY: Final = 50_000
 """Entries after which a snapshot takes the place of the log, unless there is much to be carried along."""
@@ -33,48 +34,72 @@ UNFINISHED: Final = "unfinished"
 
 
 class PolicyJournal:
-    """The owner of a policy whose log is in a store."""
+    """A policy whose log is in a store."""
 
-    def __init__(self, store: Store, recovery: Recovery, *, snapshot_every: int = SNAPSHOT_EVERY) -> None:
-        """Go on from what was recovered."""
-        self.name = recovery.journal.name
-        self.lease, self.seq, self.snapshot_seq = recovery.lease, recovery.journal.seq, recovery.journal.snapshot_seq
-        self.note = recovery.journal.note
-        """As it was when the journal was claimed."""
+    policy: Policy
+    """Replaced where so much has happened in other processes that it begins anew from a snapshot of theirs."""
+
+    def __init__(self, store: Store, name: str, *, snapshot_every: int = SNAPSHOT_EVERY) -> None:
+        """Go on from what the store has."""
+        self.name, self._store, self._every = name, store, snapshot_every
+        self.seq = NOTHING
+        """Number of the last entry that the policy knows."""
         self.group = Group()
         """What has been done and is not committed."""
         self.carried = 0
         """Rows that a snapshot carries along, which is what it costs: it waits until as many entries have come."""
         self.released_in_group = 0
         """How often anything was released by it."""
-        self._store, self._every = store, snapshot_every
+        self.note = b""
+        """As it was at the last look, or commit."""
+        self.snapshot_seq = 0
         self._dead: str | None = None
-        self.policy = _recovered(recovery)
-        self.policy.keep_log(self._log)
+        self.catch_up()
 
     @classmethod
     def begin(
         cls, store: Store, name: str, policy: str, arguments: dict[str, Any], *, snapshot_every: int = SNAPSHOT_EVERY
     ) -> PolicyJournal:
         """Make a new policy and its journal; the arguments are those of `tacit.make_policy`."""
-        return cls.adopt(store, name, make_policy(policy, **arguments), snapshot_every=snapshot_every)
+        create_journal(store, name, make_policy(policy, **arguments))
+        return cls(store, name, snapshot_every=snapshot_every)
 
-    @classmethod
-    def adopt(
-        cls,
-        store: Store,
-        name: str,
-        policy: Policy,
-        *,
-        snapshot_every: int = SNAPSHOT_EVERY,
-        extra: Mapping[str, Any] | None = None,
-    ) -> PolicyJournal:
-        """Make a journal for a policy, as `create_journal` does, and claim it.
+    # What others have done
 
-        The journal goes on with the state that was stored, in a policy of its own.
-        """
-        create_journal(store, name, policy, extra)
-        return cls(store, store.claim(name), snapshot_every=snapshot_every)
+    def catch_up(self) -> None:
+        """Take in what is in the store, without a turn; nothing may wait for its commit."""
+        while True:
+            tail = self._store.read(self.name, self.seq)
+            self.config = tail.journal.config
+            try:
+                self._take_in(tail)
+                return
+            except Behind:  # somebody has erased what was about to be read
+                continue
+
+    def _take_in(self, tail: Tail) -> None:
+        """Bring the policy to what the store has; whatever interrupts that ends this journal."""
+        try:
+            if tail.snapshot is not None:
+                self.policy, self.seq = restore(unpack_snapshot(tail.snapshot)), tail.journal.snapshot_seq
+                self.policy.keep_log(self._log)
+            self.policy.replay(self._counted(tail.entries))
+        except Behind:
+            raise
+        except (CorruptState, InvalidInput) as error:
+            self._die("its log cannot be applied")
+            raise StoreDamaged(f"the journal of {self.name!r} cannot be applied: {error}") from error
+        except BaseException as error:
+            self._die(f"a replay was interrupted: {error!r}")
+            raise
+        self.note, self.snapshot_seq = tail.journal.note, tail.journal.snapshot_seq
+
+    def _counted(self, entries: Iterator[bytes]) -> Iterator[LogEntry]:
+        for number, entry in enumerate(entries, self.seq + 1):
+            yield unpack_entry(entry)
+            self.seq = number
+
+    # Work
 
     def _log(self, entry: LogEntry) -> None:
         self.check()  # whoever holds the policy of a journal that has ended cannot go on with it
@@ -83,12 +108,24 @@ class PolicyJournal:
 
     @contextmanager
     def working(self) -> Iterator[Policy]:
-        """Work on the policy; whatever interrupts it in the middle ends this journal.
+        """Take a turn and work on the policy; whatever interrupts it in the middle ends this journal.
 
-        Bad input is refused by policies before they change anything, and may be asked for again.  Commit inside: a
-        signal between the work and its commit would otherwise leave what is not durable for others to see.
+        Bad input is refused by policies before they change anything, and may be asked for again.  Commit inside: it
+        ends the turn, and a signal between the work and its commit would otherwise leave what is not durable for
+        others to see.
         """
         self.check()
+        while True:
+            try:
+                with self._store.turn(self.name, self.seq) as tail:
+                    if tail is not None:
+                        self._take_in(tail)
+                    yield from self._guarded()
+                    return
+            except Behind:
+                self.catch_up()
+
+    def _guarded(self) -> Iterator[Policy]:
         before = self._extent()
         try:
             yield self.policy
@@ -100,7 +137,8 @@ class PolicyJournal:
     def _extent(self) -> tuple[int, ...]:
         """What changes with everything that is done."""
         rows = sum(len(table) for table in self.group.rows.values())
-        return self.seq, len(self.group.entries), rows, len(self.group.forget), self.policy.decisions
+        deleted = len(self.group.forget) + len(self.group.drop)
+        return self.seq, len(self.group.entries), rows, deleted, self.policy.decisions
 
     @property
     def alive(self) -> bool:
@@ -119,7 +157,8 @@ class PolicyJournal:
         self.check()
         if self.group:
             with self._fatal():
-                self.seq = self._store.append(self.lease, self.seq, self.group)
+                self.seq = self._store.append(self.name, self.seq, self.group)
+                self.note = self.note if self.group.note is None else self.group.note
                 self.group, self.released_in_group = Group(), 0
 
     @property
@@ -132,7 +171,7 @@ class PolicyJournal:
         return self.seq - self.snapshot_seq >= max(self._every, min(self.carried, LONGEST_LOG))
 
     def tend(self) -> None:
-        """Do what is due and takes longer than a group; nothing may wait for its commit."""
+        """Do what is due and takes longer than a group, in a turn of its own."""
         if self._snapshot_due:
             self.compact()
         if self._store.upkeep_due:
@@ -145,8 +184,8 @@ class PolicyJournal:
         self.check()
         if self.group:
             raise TacitError("a snapshot holds what is committed: commit first")
-        with self._fatal():
-            self._store.compact(self.lease, self.seq, pack_snapshot(self.policy.snapshot()))
+        with self.working() as policy, self._fatal():
+            self._store.compact(self.name, self.seq, pack_snapshot(policy.snapshot()))
             self.snapshot_seq = self.seq
 
     def end(self) -> None:
@@ -165,8 +204,15 @@ class PolicyJournal:
         self._dead, self.group = self._dead or why, Group()
 
 
-def create_journal(store: Store, name: str, policy: Policy, extra: Mapping[str, Any] | None = None) -> None:
-    """Write a policy to a store as a new journal, which anybody may claim: all of it in one transaction, or nothing.
+def create_journal(
+    store: Store,
+    name: str,
+    policy: Policy,
+    extra: Mapping[str, Any] | None = None,
+    note: bytes = b"",
+    rows: Group | None = None,
+) -> None:
+    """Write a policy to a store as a new journal: all of it in one transaction, or nothing.
 
     The state is written with the configuration, since the ids of decisions begin at random: a policy that is made of
     the configuration once more would not know them.  ``extra`` is kept with the configuration.
@@ -174,7 +220,7 @@ def create_journal(store: Store, name: str, policy: Policy, extra: Mapping[str, 
     if not _NAMES.fullmatch(name):
         raise InvalidInput(f"name must be 1 to 64 letters, digits, dots, dashes or underscores, not {name!r}")
     _refuse_what_nobody_may_serve(policy)
-    store.create(name, _config(policy, extra or {}), pack_snapshot(policy.snapshot()))
+    store.create(name, _config(policy, extra or {}), pack_snapshot(policy.snapshot()), note, rows)
 
 
 def _config(policy: Policy, extra: Mapping[str, Any]) -> bytes:
@@ -218,15 +264,3 @@ def _refuse_what_nobody_may_serve(policy: Policy) -> None:
         )
     if getattr(policy.config, "profile", None) == "paper":
         raise InvalidInput("profile='paper' leaks, and is for comparisons in simulations only")
-
-
-def _recovered(recovery: Recovery) -> Policy:
-    """The policy as it was after the last entry."""
-    try:
-        policy = restore(unpack_snapshot(recovery.snapshot))
-        policy.replay(map(unpack_entry, recovery.entries))
-    except StoreDamaged:
-        raise
-    except (CorruptState, InvalidInput) as error:
-        raise StoreDamaged(f"the journal of {recovery.journal.name!r} cannot be applied: {error}") from error
-    return policy

@@ -6,7 +6,7 @@ import json
 from typing import Final, NamedTuple
 
 from tacit.errors import StoreDamaged
-from tacit.service.store import Group, Lease, Row, Store
+from tacit.service.store import Group, Row, Store
 from tacit.service.terms import Mode, checked_mode
 
 MODE_CHANGES: Final = "modes"
@@ -42,9 +42,17 @@ class ModeChange(NamedTuple):
 class ModeChanges:
     """The newest changes of one policy's mode, oldest first."""
 
-    def __init__(self, store: Store, lease: Lease) -> None:
-        self.known = tuple(ModeChange.from_row(row) for row in store.rows(lease, MODE_CHANGES))
+    def __init__(self, store: Store, journal: str) -> None:
+        self._store, self._journal = store, journal
+        self.known: tuple[ModeChange, ...] = ()
         """Never changed, only replaced."""
+        self.look()
+
+    def look(self) -> None:
+        """Read the changes that follow those that are known."""
+        rows = self._store.rows(self._journal, MODE_CHANGES, self.known[-1].number if self.known else 0)
+        if found := tuple(ModeChange.from_row(row) for row in rows):
+            self.known = (*self.known, *found)[-MOST_KEPT:]
 
     def record(self, group: Group, time: float, decisions: int, mode: Mode) -> None:
         """Remember a change with the group that makes it; the oldest one is forgotten if there are too many."""
@@ -54,3 +62,11 @@ class ModeChanges:
         row = change.row()
         group.rows.setdefault(MODE_CHANGES, {})[row.key] = row
         group.forget[MODE_CHANGES] = number - MOST_KEPT
+
+
+def first_mode(mode: Mode, time: float) -> tuple[bytes, Group]:
+    """The note and the rows that a policy begins with: one that does not begin online has changed its mode at once."""
+    if mode == "online":
+        return b"", Group()
+    row = ModeChange(1, time, 0, mode).row()
+    return json.dumps({"mode": mode, "modes": 1}).encode(), Group(rows={MODE_CHANGES: {row.key: row}})

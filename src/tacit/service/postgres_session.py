@@ -8,15 +8,17 @@ from typing import Any, Final
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from tacit.errors import InvalidInput, StoreError, StoreFailed, StoreMoved, StoreTooNew
-from tacit.service.postgres_tables import FORMAT, SCHEMA, TABLES
+from tacit.errors import InvalidInput, StoreError, StoreFailed, StoreInUse, StoreMoved, StoreTooNew
+from tacit.service.postgres_tables import FORMAT, FROM_FORMAT_1, SCHEMA, TABLES
 from tacit.service.seals import damaged
 
 OLDEST_SERVER: Final = 140_000
 PAUSE: Final = 2.0
-"""Seconds that an owner may pause in the middle of a transaction before the server ends it for others to go on."""
+"""Seconds that a process may pause in its turn before the server ends its session for others to go on."""
 _OPENING: Final = 0x54616369
 """Advisory lock of those who open a store: one of them makes the tables ("Taci")."""
+_SERVED_BEFORE: Final = 0x54616370
+"""Advisory lock that processes before 0.3 share as long as they serve a database."""
 _CONNECTION: Final[dict[str, Any]] = {
     "connect_timeout": 10,
     "keepalives_idle": 5,
@@ -32,7 +34,7 @@ _SESSION: Final = {
     "idle_in_transaction_session_timeout": f"{PAUSE:g}s",
     "lock_timeout": "20s",
     "statement_timeout": "0",
-    "tcp_keepalives_idle": "3",  # the server's side: an owner whose machine is gone lets go of its locks
+    "tcp_keepalives_idle": "3",  # the server's side: a process whose machine is gone lets go of its lock
     "tcp_keepalives_interval": "1",
     "tcp_keepalives_count": "2",
     "log_parameter_max_length_on_error": "0",  # raw data stay out of the server's log
@@ -72,10 +74,10 @@ def place(url: str) -> str:
     return f"the database {parts.get('dbname') or parts.get('user') or 'postgres'} on {server}{port}"
 
 
-def connect(url: str, application: str = "tacit") -> Connection:
+def connect(url: str) -> Connection:
     """A connection with the settings of a store; refused where the server could lose what it has acknowledged."""
     where = place(url)
-    given = _CONNECTION | conninfo_to_dict(url) | {"application_name": application}
+    given = _CONNECTION | conninfo_to_dict(url) | {"application_name": "tacit"}
     try:
         connection = psycopg.connect(make_conninfo("", **given), autocommit=True)
     except psycopg.Error as error:
@@ -133,6 +135,7 @@ def open_tables(connection: Connection, where: str, *, make: bool = True, moved_
                     raise StoreError(f"there is no store in {where}; tacit serve --database URL makes one")
                 _build(connection)
             _check_tables(connection, where, moved_too)
+            _migrate(connection, where)
     except psycopg.Error as error:
         raise StoreFailed(f"the store in {where} cannot be made or read: {str(error).strip()}") from error
 
@@ -151,6 +154,19 @@ def identity(connection: Connection) -> str:
     A copy of all files of a server has the same identity and cannot be told from the original.
     """
     return str(_value(connection, _IDENTITY))
+
+
+def _migrate(connection: Connection, where: str) -> None:
+    """Bring tables of an earlier version to this one's format, while no process of that version serves them."""
+    if _value(connection, "SELECT value FROM meta WHERE name = 'format'") == str(FORMAT):
+        return
+    if not _value(connection, "SELECT pg_try_advisory_xact_lock(%s)", (_SERVED_BEFORE,)):
+        raise StoreInUse(
+            f"a process of an earlier version of Tacit serves {where}: end it, and all others that do, and start again"
+        )
+    for statement in FROM_FORMAT_1:
+        connection.execute(statement)
+    connection.execute("UPDATE meta SET value = %s WHERE name = 'format'", (str(FORMAT),))
 
 
 def _check_tables(connection: Connection, where: str, moved_too: bool) -> None:

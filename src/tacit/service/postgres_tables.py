@@ -15,35 +15,31 @@ from typing import Final
 from tacit.service.store_parts import CHUNK
 
 SCHEMA: Final = "tacit"
-FORMAT: Final = 1
+FORMAT: Final = 2
 TABLES: Final = (
     "CREATE TABLE meta (name text PRIMARY KEY, value text NOT NULL)",
     # the order of bytes, whatever language the database is in
     'CREATE TABLE journals (id bigserial PRIMARY KEY, name text COLLATE "C" NOT NULL UNIQUE, config bytea NOT NULL)',
     # what changes with every group, with room for new versions beside the old ones
-    "CREATE TABLE heads (journal bigint PRIMARY KEY REFERENCES journals, epoch bigint NOT NULL, seq bigint NOT NULL,"
+    "CREATE TABLE heads (journal bigint PRIMARY KEY REFERENCES journals, seq bigint NOT NULL,"
     " snapshot_seq bigint NOT NULL, generation bigint NOT NULL, note bytea NOT NULL) WITH (fillfactor = 20)",
     'CREATE TABLE settings (name text COLLATE "C" PRIMARY KEY, value bytea NOT NULL)',
-    # processes that serve the database (tacit.service.cluster); empty after a crash of the server
-    "CREATE UNLOGGED TABLE members (id text PRIMARY KEY, address text NOT NULL, joined timestamptz NOT NULL,"
-    " seen timestamptz NOT NULL)",
 )
 
+FROM_FORMAT_1: Final = ("ALTER TABLE heads DROP COLUMN epoch", "DROP TABLE IF EXISTS members")
+"""Before 0.3 a journal counted its owners, by epochs, and processes said in a table that they were there."""
 ADD_JOURNAL: Final = "INSERT INTO journals (name, config) VALUES (%s, %b) ON CONFLICT DO NOTHING RETURNING id"
-ADD_HEAD: Final = "INSERT INTO heads VALUES (%s, 0, 0, 0, 0, %b)"
-HEADS: Final = (
-    "SELECT name, config, note, epoch, seq, snapshot_seq FROM journals JOIN heads ON journal = id ORDER BY name"
-)
-_NAMED: Final = "FROM journals WHERE journal = id AND name = %(name)s"
-_COMPARED: Final = f"{_NAMED} AND epoch = %(epoch)s AND seq = %(seq)s RETURNING journal, generation"
-CLAIM: Final = (
-    f"UPDATE heads SET epoch = epoch + 1 {_NAMED} RETURNING journal, generation, config, note, epoch, seq, snapshot_seq"
-)
+ADD_HEAD: Final = "INSERT INTO heads VALUES (%s, 0, 0, 0, %b)"
+_HEADS: Final = "FROM journals JOIN heads ON journal = id"
+HEADS: Final = f"SELECT name, config, note, seq, snapshot_seq {_HEADS} ORDER BY name"
+HEAD: Final = f"SELECT journal, generation, config, note, seq, snapshot_seq {_HEADS} WHERE name = %s"
+LOCK: Final = "SELECT seq, snapshot_seq, note FROM heads WHERE journal = {:d} FOR NO KEY UPDATE"
+_COMPARED: Final = "WHERE journal = %(journal)s AND seq = %(seq)s RETURNING journal"
 ADVANCE: Final = f"UPDATE heads SET seq = seq + %(count)s, note = coalesce(%(note)b, note) {_COMPARED}"
 COMPACT: Final = f"UPDATE heads SET snapshot_seq = seq, generation = generation + 1 {_COMPARED}"
-GENERATION: Final = "SELECT journal, generation FROM heads, journals WHERE journal = id AND name = %s AND epoch = %s"
 SETTINGS: Final = "SELECT name, value FROM settings WHERE starts_with(name, %s) ORDER BY name"
 DELETE_SETTINGS: Final = "DELETE FROM settings WHERE name = ANY(%s)"
+ADD_SETTING: Final = "INSERT INTO settings VALUES (%s, %b) ON CONFLICT (name) DO NOTHING"
 PUT_SETTING: Final = "INSERT INTO settings VALUES (%s, %b) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 
 
@@ -55,34 +51,38 @@ class Generation:
         self._log = log = f"log_{journal:d}_{generation:d}"
         self._rows = rows = f"rows_{journal:d}_{generation:d}"
         self.begin = f"INSERT INTO {log} VALUES (%s, %b)"
-        self.snapshot = self._owned("entry", f"SELECT entry FROM {log} WHERE seq = %s")
-        self.ends = self._owned("first, last", f"SELECT min(seq) first, max(seq) last FROM {log} WHERE seq > %s")
-        some = f"SELECT seq, entry FROM {log} WHERE seq > %s ORDER BY seq LIMIT {CHUNK}"
-        self.entries = self._owned("found.seq, entry", some) + " ORDER BY found.seq"
-        row, by_position = "key, position, value", "ORDER BY position, key"
-        one = f"SELECT * FROM {rows} WHERE name = %s AND key = wanted LIMIT 1"  # the limit keeps it one by one
-        self.find = self._owned(row, f"SELECT row.* FROM unnest(%b::bytea[]) wanted CROSS JOIN LATERAL ({one}) row")
-        some = f"SELECT * FROM {rows} WHERE name = %s AND position > %s {by_position} LIMIT %s"
-        self.scan = self._owned(row, some) + f" {by_position}"
+        self.snapshot = f"SELECT entry FROM {log} WHERE seq = %s"
+        self.ends = f"SELECT min(seq), max(seq) FROM {log} WHERE seq > %s"
+        self.entries = f"SELECT seq, entry FROM {log} WHERE seq > %s ORDER BY seq LIMIT {CHUNK}"
+        self.tail = f"SELECT seq, entry FROM {log} WHERE seq > {{:d}} ORDER BY seq LIMIT {{:d}}"
+        self._one = f"SELECT key, position, value FROM {rows} WHERE name = %s AND key = wanted LIMIT 1"
+        self._some = f"SELECT key, position, value FROM {rows} WHERE name = %s AND position > %s"
 
-    def _owned(self, columns: str, query: str) -> str:
-        """What a query finds, for the owner: without any row somebody else is; one of nulls says that it is empty."""
-        found = f"heads LEFT JOIN LATERAL ({query}) found ON true"
-        return f"SELECT {columns} FROM {found} WHERE journal = {self.journal:d} AND epoch = %s"
+    def find(self, *, lock: bool) -> str:
+        """Rows under many keys, each looked up by itself: so many at once make PostgreSQL read all of an index."""
+        one = f"{self._one} FOR UPDATE" if lock else self._one
+        return f"SELECT row.* FROM unnest(%b::bytea[]) wanted CROSS JOIN LATERAL ({one}) row"
 
-    def change(self, *, entries: bool, forgotten: int, rows: bool) -> str:
+    def scan(self, *, lock: bool) -> str:
+        """The first rows after a position."""
+        return f"{self._some} ORDER BY position, key LIMIT %s" + (" FOR UPDATE" if lock else "")
+
+    def change(self, *, entries: bool, forgotten: int, dropped: bool, rows: bool) -> str:
         """A compare-and-set with all changes of a group; no row is returned, and nothing changed, where it fails.
 
-        It is one statement, so that no lock waits for its caller: one that is paused, or cut off, stops nobody.  Parts
-        of a statement do not see each other, and what is put is therefore not deleted before.
+        Parts of a statement do not see each other, and what is put is therefore not deleted before.
         """
         parts = [f"head AS ({ADVANCE})"]
         if entries:
             new = "unnest(%(numbers)b::bigint[], %(entries)b::bytea[]) new (number, entry)"
             parts.append(f"logged AS (INSERT INTO {self._log} SELECT number, entry FROM head, {new})")
         parts += [f"forgotten_{index} AS ({self._forget(index, rows)})" for index in range(forgotten)]
+        if dropped:
+            gone = "unnest(%(drop_names)s::text[], %(drop_keys)b::bytea[]) gone (name, key)"
+            where = "old.name = gone.name AND old.key = gone.key"
+            parts.append(f"dropped AS (DELETE FROM {self._rows} old USING head, {gone} WHERE {where})")
         if rows:
-            parts.append(f"put AS ({self._put()})")
+            parts.append(f"put AS ({self._put('head')})")
         return f"WITH {', '.join(parts)} SELECT journal FROM head"
 
     def _forget(self, index: int, rows: bool) -> str:
@@ -92,12 +92,34 @@ class Generation:
             f" AND (name, key) NOT IN ({put})" if rows else ""
         )
 
-    def _put(self) -> str:
+    def _put(self, wherever: str) -> str:
         columns = "%(names)s::text[], %(keys)b::bytea[], %(positions)b::bigint[], %(values)b::bytea[]"
         return (
-            f"INSERT INTO {self._rows} SELECT new.* FROM head, unnest({columns}) new"
+            f"INSERT INTO {self._rows} SELECT new.* FROM {wherever}, unnest({columns}) new (name, key, position, value)"
             " ON CONFLICT (name, key) DO UPDATE SET position = excluded.position, value = excluded.value"
         )
+
+    def put(self) -> str:
+        """Rows of a new journal."""
+        return self._put("(SELECT 1) always")
+
+    def swap(self) -> str:
+        """Rows that are what they were thought to be are replaced, those that somebody has locked left out.
+
+        One statement: nobody waits for a process that is paused in the middle, and it waits for nobody.
+        """
+        new = "unnest(%(keys)b::bytea[], %(olds)b::bytea[], %(news)b::bytea[]) new (key, old, value)"
+        same = f"SELECT key FROM {self._rows} WHERE name = %(table)s AND key = new.key AND value = new.old"
+        free = f"SELECT new.* FROM {new} CROSS JOIN LATERAL ({same} LIMIT 1 FOR UPDATE SKIP LOCKED) same"
+        done = (
+            f"UPDATE {self._rows} old SET value = free.value FROM free"
+            " WHERE old.name = %(table)s AND old.key = free.key RETURNING old.key"
+        )
+        columns = "%(beside_keys)b::bytea[], %(positions)b::bigint[], %(values)b::bytea[]"
+        also = f"unnest({columns}) also (key, position, value)"
+        put = f"INSERT INTO {self._rows} SELECT %(beside)s, also.* FROM {also} JOIN done USING (key)"
+        kept = "ON CONFLICT (name, key) DO NOTHING"
+        return f"WITH free AS ({free}), done AS ({done}), put AS ({put} {kept}) SELECT key FROM done"
 
     def build(self) -> tuple[str, ...]:
         """How its tables are made."""
@@ -124,7 +146,11 @@ class Generation:
         return Generation(self.journal, self.generation + 1)
 
     def follow(self) -> tuple[str, ...]:
-        """How the next generation is made, with the same rows and an empty log, and this one is dropped."""
+        """How the next generation is made, with the same rows and an empty log, and this one is dropped.
+
+        Rows are swapped without a turn, and not while they are copied: the lock is the strongest that lets others read.
+        """
         following = self.following()
+        lock = f"LOCK TABLE {self._rows} IN EXCLUSIVE MODE"
         copy = f"INSERT INTO {following._rows} SELECT * FROM {self._rows}"
-        return (*following._tables(), copy, *following._order(), f"DROP TABLE {self._log}, {self._rows}")
+        return (lock, *following._tables(), copy, *following._order(), f"DROP TABLE {self._log}, {self._rows}")

@@ -13,7 +13,9 @@ from tacit.service.sqlite_files import DATABASE, identity, make_durable, sync_fo
 
 APPLICATION = 0x54616369
 """Says that a file is a store of this package ("Taci")."""
-FORMAT = 1
+FORMAT = 2
+FROM_FORMAT_1 = ("ALTER TABLE heads DROP COLUMN epoch", f"PRAGMA user_version = {FORMAT}")
+"""Before 0.3 a journal counted its owners, by epochs."""
 SETUP = (
     "PRAGMA busy_timeout = 1000",
     "PRAGMA trusted_schema = OFF",
@@ -33,8 +35,8 @@ SCHEMA = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
     "CREATE TABLE journals (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, config BLOB NOT NULL)",
     # what changes with every group is apart from what is large, which SQLite would write again each time
-    "CREATE TABLE heads (journal INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, seq INTEGER NOT NULL,"
-    " snapshot_seq INTEGER NOT NULL, note BLOB NOT NULL)",
+    "CREATE TABLE heads (journal INTEGER PRIMARY KEY, seq INTEGER NOT NULL, snapshot_seq INTEGER NOT NULL,"
+    " note BLOB NOT NULL)",
     "CREATE TABLE snapshots (journal INTEGER PRIMARY KEY, snapshot BLOB NOT NULL)",
     "CREATE TABLE entries (journal INTEGER, seq INTEGER, entry BLOB NOT NULL,"
     " PRIMARY KEY (journal, seq)) WITHOUT ROWID",
@@ -103,6 +105,7 @@ def _examined(database: Database, synchronous: str, moved_too: bool) -> Database
         _check(database)
         if not moved_too:
             _check_identity(database)
+        _migrate(database)
         checkpoint(database)
         if database.rows("SELECT value FROM meta WHERE name = 'erasing'")[0][0]:
             erase(database)  # a compaction was interrupted after its commit
@@ -133,6 +136,15 @@ def _check(database: Database) -> None:
     found = database.rows("PRAGMA quick_check(1)")[0][0]
     if found != "ok":
         damaged(f"SQLite finds in {database.path}: {found}")
+
+
+def _migrate(database: Database) -> None:
+    """Bring a store of an earlier version to this one's format, all at once."""
+    if database.rows("PRAGMA user_version")[0][0] < FORMAT:
+        database.run("BEGIN IMMEDIATE")
+        for statement in FROM_FORMAT_1:
+            database.run(statement)
+        database.run("COMMIT")
 
 
 def _check_identity(database: Database) -> None:

@@ -14,7 +14,7 @@ from tacit.service.seals import place_of, row_from, row_values, seal, unseal
 from tacit.service.sqlite_database import Connect, Database, erase, is_damage
 from tacit.service.sqlite_files import FolderLock, prepare_folder
 from tacit.service.sqlite_opening import open_database
-from tacit.service.store import Group, Journal, Lease, Recovery, Row, Store
+from tacit.service.store import NOTHING, Behind, Group, Journal, Row, Store, Swap, Tail
 from tacit.service.store_parts import (
     CHUNK,
     Entries,
@@ -23,7 +23,6 @@ from tacit.service.store_parts import (
     checked_entries,
     journal_from,
     lost,
-    not_owned,
     snapshot_from,
 )
 
@@ -33,12 +32,13 @@ _PAGE = 4096
 """Bytes of a page."""
 LOG_PAGES = 16_000
 """Pages in the log, about, from which on they are moved into the database; those that changed often go once."""
-HEAD = "SELECT id, config, note, epoch, seq, snapshot_seq FROM journals JOIN heads ON journal = id WHERE name = ?"
-OWNED = "SELECT id FROM journals JOIN heads ON journal = id WHERE name = ? AND epoch = ?"
-ADVANCE = "UPDATE heads SET seq = seq + ?, note = coalesce(?, note) WHERE journal = ? AND epoch = ? AND seq = ?"
-COMPACT = "UPDATE heads SET snapshot_seq = seq WHERE journal = ? AND epoch = ? AND seq = ?"
+HEAD = "SELECT id, config, note, seq, snapshot_seq FROM journals JOIN heads ON journal = id WHERE name = ?"
+NUMBER = "SELECT id FROM journals WHERE name = ?"
+ADVANCE = "UPDATE heads SET seq = seq + ?, note = coalesce(?, note) WHERE journal = ? AND seq = ?"
+COMPACT = "UPDATE heads SET snapshot_seq = seq WHERE journal = ? AND seq = ?"
 SNAPSHOT = "SELECT snapshot FROM snapshots WHERE journal = ?"
 ENDS = "SELECT min(seq), max(seq) FROM entries WHERE journal = ?"
+ERASED = "SELECT snapshot_seq FROM heads WHERE journal = ?"
 ENTRIES = f"SELECT seq, entry FROM entries WHERE journal = ? AND seq > ? ORDER BY seq LIMIT {CHUNK}"
 ROWS = "SELECT key, position, value FROM rows WHERE journal = ? AND name = ?"
 SCAN = f"{ROWS} AND position > ? ORDER BY position, key LIMIT ?"
@@ -47,6 +47,8 @@ PUT = (
     "INSERT INTO rows VALUES (?, ?, ?, ?, ?) ON CONFLICT (journal, name, key)"
     " DO UPDATE SET position = excluded.position, value = excluded.value"
 )
+ADD = "INSERT INTO rows VALUES (?, ?, ?, ?, ?) ON CONFLICT (journal, name, key) DO NOTHING"
+SWAP = "UPDATE rows SET value = ? WHERE journal = ? AND name = ? AND key = ? AND value = ?"
 
 
 class SQLiteStore(Store):
@@ -82,49 +84,67 @@ class SQLiteStore(Store):
             names = [name for (name,) in self._database.rows("SELECT name FROM journals ORDER BY name")]
             return [self._head(name)[1] for name in names]
 
-    def create(self, name: str, config: bytes, snapshot: bytes, note: bytes = b"") -> None:
+    def create(self, name: str, config: bytes, snapshot: bytes, note: bytes = b"", rows: Group | None = None) -> None:
         with self._transaction():
             if self._database.rows(HEAD, (name,)):
                 raise JournalExists(f"the store in {self.folder} has a journal {name!r} already")
             place = name.encode()
             self._database.run("INSERT INTO journals (name, config) VALUES (?, ?)", (name, seal(place, config)))
             number = int(self._database.rows("SELECT last_insert_rowid()")[0][0])
-            self._database.run("INSERT INTO heads VALUES (?, 0, 0, 0, ?)", (number, seal(place, note)))
+            self._database.run("INSERT INTO heads VALUES (?, 0, 0, ?)", (number, seal(place, note)))
             self._put_snapshot(number, 0, snapshot)
+            self._put_rows(number, rows or Group())
         self._pages += 5 + len(snapshot) // _PAGE
 
-    def claim(self, name: str) -> Recovery:
-        with self._transaction():
+    def read(self, name: str, after: int = NOTHING) -> Tail:
+        with self._reading():
             number, journal = self._head(name)
-            lease = Lease(name, journal.epoch + 1)
-            self._database.run("UPDATE heads SET epoch = ? WHERE journal = ?", (lease.epoch, number))
+            if after >= journal.snapshot_seq:
+                return Tail(journal, None, self._entries(number, journal, after))
             snapshot = self._snapshot(number, journal)
             check_ends(journal, *self._database.rows(ENDS, (number,))[0])
-        journal = Journal(name, journal.config, journal.note, lease.epoch, journal.seq, journal.snapshot_seq)
-        return Recovery(lease, journal, snapshot, self._entries(lease, number, journal))
+            return Tail(journal, snapshot, self._entries(number, journal, journal.snapshot_seq))
 
-    def append(self, lease: Lease, seq: int, group: Group) -> int:
-        note = None if group.note is None else seal(lease.journal.encode(), group.note)
+    @contextmanager
+    def turn(self, name: str, after: int) -> Iterator[Tail | None]:
+        """Nothing to read: all turns are those of this process, which takes one at a time."""
+        yield None
+
+    def append(self, name: str, seq: int, group: Group) -> int:
+        note = None if group.note is None else seal(name.encode(), group.note)
         with self._transaction():
-            journal = self._owned(lease)
-            if not self._database.run(ADVANCE, (len(group.entries), note, journal, lease.epoch, seq)):
-                lost(lease, seq)
+            journal = self._number(name)
+            if not self._database.run(ADVANCE, (len(group.entries), note, journal, seq)):
+                lost(name, seq)
             entries = (
                 (journal, n, seal(place_of(journal, n), entry)) for n, entry in enumerate(group.entries, seq + 1)
             )
             self._database.run_many("INSERT INTO entries VALUES (?, ?, ?)", entries)
             forget = ((journal, table, position) for table, position in group.forget.items())
             self._database.run_many("DELETE FROM rows WHERE journal = ? AND name = ? AND position <= ?", forget)
-            for table, rows in group.rows.items():
-                self._database.run_many(PUT, (row_values(journal, table, row) for row in rows.values()))
+            drop = ((journal, table, key) for table, keys in group.drop.items() for key in keys)
+            self._database.run_many("DELETE FROM rows WHERE journal = ? AND name = ? AND key = ?", drop)
+            self._put_rows(journal, group)
         self._pages += _pages(group)
         return seq + len(group.entries)
 
-    def find(self, lease: Lease, table: str, keys: Iterable[bytes]) -> dict[bytes, Row]:
+    def compact(self, name: str, seq: int, snapshot: bytes) -> None:
+        with self._guard.mutex:
+            with self._transaction():
+                journal = self._number(name)
+                if not self._database.run(COMPACT, (journal, seq)):
+                    lost(name, seq)
+                self._put_snapshot(journal, seq, snapshot)
+                self._database.run("DELETE FROM entries WHERE journal = ? AND seq <= ?", (journal, seq))
+                self._database.run("UPDATE meta SET value = 1 WHERE name = 'erasing'")
+            with self._writing():
+                erase(self._database)
+
+    def find(self, name: str, table: str, keys: Iterable[bytes]) -> dict[bytes, Row]:
         wanted = list(dict.fromkeys(keys))
         found: dict[bytes, Row] = {}
         with self._reading():
-            journal = self._owned(lease)
+            journal = self._number(name)
             for start in range(0, len(wanted), KEYS[-1]):
                 part = wanted[start : start + KEYS[-1]]
                 count = next(size for size in KEYS if size >= len(part))
@@ -133,22 +153,23 @@ class SQLiteStore(Store):
                     found[row[0]] = row_from(journal, table, *row)
         return found
 
-    def scan(self, lease: Lease, table: str, after: int, limit: int) -> list[Row]:
+    def scan(self, name: str, table: str, after: int, limit: int) -> list[Row]:
         with self._reading():
-            journal = self._owned(lease)
+            journal = self._number(name)
             return [row_from(journal, table, *row) for row in self._database.rows(SCAN, (journal, table, after, limit))]
 
-    def compact(self, lease: Lease, seq: int, snapshot: bytes) -> None:
-        with self._guard.mutex:
-            with self._transaction():
-                journal = self._owned(lease)
-                if not self._database.run(COMPACT, (journal, lease.epoch, seq)):
-                    lost(lease, seq)
-                self._put_snapshot(journal, seq, snapshot)
-                self._database.run("DELETE FROM entries WHERE journal = ? AND seq <= ?", (journal, seq))
-                self._database.run("UPDATE meta SET value = 1 WHERE name = 'erasing'")
-            with self._writing():
-                erase(self._database)
+    def swap(self, name: str, table: str, swaps: Sequence[Swap], beside: str = "") -> set[bytes]:
+        done: set[bytes] = set()
+        with self._transaction():
+            journal = self._number(name)
+            for old, new, other in swaps:
+                before, after = row_values(journal, table, old)[-1], row_values(journal, table, new)[-1]
+                if self._database.run(SWAP, (after, journal, table, old.key, before)):
+                    done.add(old.key)
+                    if other is not None:
+                        self._database.run(ADD, row_values(journal, beside, other))
+        self._pages += 5 + 2 * len(done)
+        return done
 
     @property
     def upkeep_due(self) -> bool:
@@ -165,11 +186,12 @@ class SQLiteStore(Store):
             found = self._database.rows(query, (len(prefix), prefix))
             return {name: unseal(name.encode(), value, "the setting {!r}", name) for name, value in found}
 
-    def change_settings(self, put: Mapping[str, bytes], delete: Sequence[str] = ()) -> None:
+    def change_settings(self, put: Mapping[str, bytes], delete: Sequence[str] = (), *, replace: bool = True) -> None:
         with self._transaction():
             self._database.run_many("DELETE FROM settings WHERE name = ?", ((name,) for name in delete))
             sealed = ((name, seal(name.encode(), value)) for name, value in put.items())
-            self._database.run_many("INSERT OR REPLACE INTO settings VALUES (?, ?)", sealed)
+            kept = "REPLACE" if replace else "IGNORE"
+            self._database.run_many(f"INSERT OR {kept} INTO settings VALUES (?, ?)", sealed)
 
     def close(self) -> None:
         """Let go of the folder; in a forked process nothing happens, since it never had it."""
@@ -214,12 +236,16 @@ class SQLiteStore(Store):
                 raise
             self._database.run("COMMIT")
 
-    def _owned(self, lease: Lease) -> int:
-        """The number of a journal, if nobody has claimed it later."""
-        found = self._database.rows(OWNED, (lease.journal, lease.epoch))
+    def _number(self, name: str) -> int:
+        """The number of a journal."""
+        found = self._database.rows(NUMBER, (name,))
         if not found:
-            not_owned(lease)
+            raise UnknownJournal(f"the store in {self.folder} has no journal {name!r}")
         return int(found[0][0])
+
+    def _put_rows(self, journal: int, group: Group) -> None:
+        for table, rows in group.rows.items():
+            self._database.run_many(PUT, (row_values(journal, table, row) for row in rows.values()))
 
     def _head(self, name: str) -> tuple[int, Journal]:
         found = self._database.rows(HEAD, (name,))
@@ -236,18 +262,19 @@ class SQLiteStore(Store):
         found = self._database.rows(SNAPSHOT, (number,))
         return snapshot_from(number, journal, found[0][0] if found else None)
 
-    def _entries(self, lease: Lease, number: int, journal: Journal) -> Iterator[bytes]:
-        def read(after: int) -> Entries:
+    def _entries(self, number: int, journal: Journal, after: int) -> Iterator[bytes]:
+        def read(last: int) -> Entries:
             with self._reading():
-                self._owned(lease)
-                return self._database.rows(ENTRIES, (number, after))
+                if self._database.rows(ERASED, (number,))[0][0] > last:
+                    raise Behind
+                return self._database.rows(ENTRIES, (number, last))
 
-        return checked_entries(number, journal, read)
+        return checked_entries(number, journal, after, read)
 
 
 def _pages(group: Group) -> int:
     """About how many pages a group adds to the log: rows are anywhere in their table and its index."""
-    rows = sum(len(rows) for rows in group.rows.values())
+    rows = sum(map(len, (*group.rows.values(), *group.drop.values())))
     return 5 + 2 * rows + sum(len(entry) + 32 for entry in group.entries) // _PAGE
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import NoReturn
 
 from tacit.errors import JournalLost, StoreError, StoreFailed, StoreInUse
 from tacit.service.seals import damaged, place_of, unseal
-from tacit.service.store import Journal, Lease
+from tacit.service.store import Journal
 
 CHUNK = 1000
 """Entries that are read at a time."""
@@ -23,7 +23,7 @@ class Guard:
     """Lets one thread at a time use a store, of the process that opened it, as long as nothing has failed.
 
     ``where`` says which store it is, ``look_at`` what an operator should check after a failure, and ``abandon`` ends
-    its connection without another write.
+    its connections without another write.
     """
 
     def __init__(self, where: str, look_at: str, abandon: Callable[[], None]) -> None:
@@ -38,11 +38,11 @@ class Guard:
         return os.getpid() != self._pid
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
-        """Use the store."""
+    def entered(self, mutex: AbstractContextManager[object] | None = None) -> Iterator[None]:
+        """Use the store; where it has several connections, each has a mutex."""
         if self.forked:  # before the mutex, which another thread may have held when the process forked
             raise StoreInUse(f"process {self._pid} has {self.where}, and this one is a fork of it: open none")
-        with self.mutex:
+        with mutex or self.mutex:
             if self.failure is not None:
                 raise StoreFailed(self.failure)
             yield
@@ -65,26 +65,20 @@ class Guard:
         return True
 
 
-def lost(lease: Lease, seq: int) -> NoReturn:
+def lost(name: str, seq: int) -> NoReturn:
     """Refuse a change whose compare-and-set found nothing to change."""
     raise JournalLost(
-        f"journal {lease.journal!r} is no longer that of epoch {lease.epoch} with {seq} entries: another owner has "
-        "claimed it; nothing was changed, and this one must not go on"
+        f"journal {name!r} does not have {seq} entries any more: another process has appended to it, and this one was "
+        "not in a turn; nothing was changed, and it must not go on"
     )
 
 
-def not_owned(lease: Lease) -> NoReturn:
-    """Refuse to read for a lease that has ended."""
-    raise JournalLost(f"journal {lease.journal!r} has another owner than that of epoch {lease.epoch}")
-
-
-def journal_from(name: str, config: bytes, note: bytes, epoch: int, seq: int, snapshot_seq: int) -> Journal:
+def journal_from(name: str, config: bytes, note: bytes, seq: int, snapshot_seq: int) -> Journal:
     """A journal as it was given, of what is stored."""
     return Journal(
         name,
         unseal(name.encode(), config, "the configuration of {!r}", name),
         unseal(name.encode(), note, "the note of {!r}", name),
-        epoch,
         seq,
         snapshot_seq,
     )
@@ -104,12 +98,14 @@ def check_ends(journal: Journal, first: int | None, last: int | None) -> None:
         damaged(f"the log of {journal.name!r} has entries {(first, last)} (first and last) in place of {expected}")
 
 
-def checked_entries(number: int, journal: Journal, read: Callable[[int], Entries]) -> Iterator[bytes]:
-    """Entries after the snapshot, each checked; ``read`` gives some of those after a number, in order."""
-    last = journal.snapshot_seq
-    while last < journal.seq:
-        for seq, sealed in read(last) or [(0, b"")]:
-            last += 1
-            if seq != last:
-                damaged(f"entry {last} of {journal.name!r} is missing")
+def checked_entries(number: int, journal: Journal, after: int, read: Callable[[int], Entries]) -> Iterator[bytes]:
+    """Entries after number ``after`` up to the journal's last one, each checked.
+
+    ``read`` gives some of those after a number, in order; also some that were appended since the journal was read.
+    """
+    while after < journal.seq:
+        for seq, sealed in (read(after) or [(0, b"")])[: journal.seq - after]:
+            after += 1
+            if seq != after:
+                damaged(f"entry {after} of {journal.name!r} is missing")
             yield unseal(place_of(number, seq), sealed, "entry {} of {!r}", seq, journal.name)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tacit.errors import StoreDamaged
-from tacit.service.store import Group, Lease, Row, Store
+from tacit.service.store import Group, Row, Store
 
 USERS: Final = "users"
 """The table of a journal that has a row for each user."""
@@ -21,16 +21,16 @@ _COUNT: Final = struct.Struct("<I")
 class UserCounts:
     """The counters of one policy; ``most`` decisions of a user count, all of them if it is None."""
 
-    def __init__(self, store: Store, lease: Lease, most: int | None, known: int) -> None:
+    def __init__(self, store: Store, journal: str, most: int | None, known: int) -> None:
         self.most = most
         self.known = known
         """Users who ever came."""
-        self._store, self._lease = store, lease
+        self._store, self._journal = store, journal
         self._rows: dict[bytes, Row] = {}
 
     def look_up(self, users: Iterable[bytes]) -> None:
         """Read the counters of the users of a group, at once."""
-        self._rows = self._store.find(self._lease, USERS, users) if self.most is not None else {}
+        self._rows = self._store.find(self._journal, USERS, users) if self.most is not None else {}
 
     def counts(self, user: bytes | None, group: Group) -> bool:
         """Whether a decision of this user counts; counts it if so, with the group."""

@@ -1,7 +1,8 @@
 """Decisions that wait for their rewards, by the callers' ids and by the clock of decisions.
 
 A decision waits from the moment at which it was made until it is *due*.  An id is known until its memory is over.  Both
-are times of the clock that `tacit.service.host` keeps; nothing here reads a clock or moves one.
+are times of the clock that `tacit.service.host` keeps; nothing here reads a clock or moves one.  Rows are read in every
+turn: rewards change them without one.
 """
 
 from __future__ import annotations
@@ -12,15 +13,13 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
 
-from tacit.service.events import EVENTS, Event
+from tacit.service.events import ARRIVED, EVENTS, INBOX, Event
 from tacit.service.journal import PolicyJournal
 from tacit.service.store import Row, Store
 from tacit.service.terms import Mode
 
-_CHUNK: Final = 256
-"""Decisions that are read ahead of their due time."""
 _FEW: Final = 32
-"""Rows that are read at once where old ones are deleted."""
+"""Rows that are read at once where some may be due, or over; twice as many each time that all of them are."""
 _FORGOTTEN_AT_ONCE: Final = 1_024
 """Rows that are deleted in one commit; whether an id is known does not depend on it."""
 
@@ -38,6 +37,8 @@ class Progress:
     forgotten: int = 0
     """All decisions up to this position are deleted."""
     mode: Mode = "online"
+    modes: int = 0
+    """Number of the newest change of the mode."""
     releases: int = 0
     """How often anything was released."""
     users: int = 0
@@ -53,24 +54,35 @@ class WaitingEvents:
     """
 
     def __init__(self, store: Store, journal: PolicyJournal, progress: Progress, memory: float) -> None:
-        self._store, self._journal, self._progress, self._memory = store, journal, progress, memory
+        self._store, self._journal, self._memory = store, journal, memory
         self._found: dict[bytes, Row] = {}
         """What the store, or the open group, has of the events that are asked for."""
-        self._ahead: dict[bytes, tuple[Row, Event]] = {}
-        """The oldest unsettled events, by position."""
+        self._inbox: dict[bytes, float] = {}
+        """Rewards that have come and not contributed, without ``hold``: when they came."""
+        self.follow(progress)
+
+    def follow(self, progress: Progress) -> None:
+        """Go on from what another process has done, or this one before."""
+        self._progress = progress
         self._settled_before = progress.settled
         """As of the last commit: rows that the open group changes must not be deleted by it."""
         self.next_due = -math.inf
         """When the oldest unsettled event is due, at the earliest."""
         self._next_over = -math.inf
 
-    def look_up(self, keys: set[bytes]) -> None:
-        """Read the events of a group of requests, at once."""
-        self._found = self._store.find(self._journal.lease, EVENTS, keys) if keys else {}
+    def look_up(self, keys: set[bytes], *, inbox: bool) -> None:
+        """Begin a turn: read the events of a group of requests, at once, and the inbox, if there is one."""
+        waiting = self._store.rows(self._journal.name, INBOX) if inbox else ()
+        self._inbox = {row.key: ARRIVED.unpack(row.value)[0] for row in waiting}
+        keys = keys | self._inbox.keys()
+        self._found = self._store.find(self._journal.name, EVENTS, keys) if keys else {}
 
     def known(self, key: bytes, now: float) -> tuple[Row, Event] | None:
-        """The event under this key, of those that were looked up; None when its memory is over, deleted or not."""
-        row = self._found.get(key)
+        """The event under this key, of those that were looked up, if it is remembered."""
+        return self.remembered(self._found.get(key), now)
+
+    def remembered(self, row: Row | None, now: float) -> tuple[Row, Event] | None:
+        """The event of a row; None when its memory is over, deleted or not."""
         if row is None:
             return None
         event = Event.unpack(row.value)
@@ -84,18 +96,28 @@ class WaitingEvents:
         self._found[key] = row = Row(key, self._progress.position, event.pack())
         self._put(row)
 
-    def change(self, row: Row, event: Event) -> Row:
-        """Replace what is known of a decision; returns its row."""
-        changed = row._replace(value=event.pack())
-        if row.key in self._ahead:
-            self._ahead[row.key] = changed, event
-        if row.key in self._found:
-            self._found[row.key] = changed
-        self._put(changed)
-        return changed
+    def change(self, row: Row, event: Event) -> None:
+        """Replace what is known of a decision."""
+        self._put(row._replace(value=event.pack()))
 
     def _put(self, row: Row) -> None:
+        if row.key in self._found:
+            self._found[row.key] = row
         self._journal.group.rows.setdefault(EVENTS, {})[row.key] = row
+
+    def await_turn(self, row: Row, arrived: float) -> None:
+        """Without ``hold``: a reward has come, and contributes before a later decision."""
+        self._inbox[row.key] = arrived
+        self._journal.group.rows.setdefault(INBOX, {})[row.key] = inbox_row(row, arrived)
+
+    def arrived(self, now: float) -> Iterator[tuple[Row, Event]]:
+        """Events whose rewards have come by now, in the order of their decisions; they leave the inbox."""
+        come = [self._found[key] for key, arrived in self._inbox.items() if arrived <= now]
+        for row in sorted(come, key=lambda row: row.position):
+            del self._inbox[row.key]
+            self._journal.group.rows.get(INBOX, {}).pop(row.key, None)
+            self._journal.group.drop.setdefault(INBOX, set()).add(row.key)
+            yield row, Event.unpack(row.value)
 
     @property
     def next_change(self) -> float:
@@ -104,36 +126,30 @@ class WaitingEvents:
 
     def settle(self, now: float) -> Iterator[tuple[Row, Event]]:
         """All events that are due and not settled, in the order of their decisions; they count as settled then."""
+        some = _FEW
         while now >= self.next_due:
-            if not self._ahead:
-                rows = self._rows(self._progress.settled, _CHUNK)
-                self._ahead = {row.key: (row, Event.unpack(row.value)) for row in rows}
-            key = next(iter(self._ahead), None)
-            if key is None:
+            rows = self._rows(self._progress.settled, some)
+            for row in rows:
+                event = Event.unpack(row.value)
+                if event.due > now:
+                    self.next_due = event.due
+                    return
+                self._progress.settled = row.position
+                yield row, event
+            if len(rows) < some:
                 self.next_due = math.inf
                 return
-            row, event = self._ahead[key]
-            if event.due > now:
-                self.next_due = event.due
-                return
-            del self._ahead[key]
-            self._progress.settled = row.position
-            yield row, event
+            some *= 2
 
     def _rows(self, after: int, limit: int) -> list[Row]:
         """The oldest rows after a position, as the open group has them; its own new ones follow those of the store."""
         put = self._journal.group.rows.get(EVENTS, {})
-        rows = self._store.scan(self._journal.lease, EVENTS, after, limit)
+        rows = self._store.scan(self._journal.name, EVENTS, after, limit)
         last = rows[-1].position if rows else after
         rows = [put.get(row.key, row) for row in rows]
         if len(rows) < limit:
             rows += sorted((row for row in put.values() if row.position > last), key=lambda row: row.position)
         return rows
-
-    def unsettled(self) -> Iterator[tuple[Row, Event]]:
-        """All events that are not settled, as the store has them."""
-        rows = self._store.rows(self._journal.lease, EVENTS, self._progress.settled)
-        return ((row, Event.unpack(row.value)) for row in rows)
 
     def forget(self, now: float) -> None:
         """Delete some of the events whose memory is over, of those that were settled by an earlier commit."""
@@ -155,3 +171,8 @@ class WaitingEvents:
     def committed(self) -> None:
         """The open group was committed."""
         self._settled_before = self._progress.settled
+
+
+def inbox_row(row: Row, arrived: float) -> Row:
+    """What the inbox has of an event whose reward came at this time."""
+    return Row(row.key, row.position, ARRIVED.pack(arrived))

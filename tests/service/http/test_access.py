@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tacit.errors import InvalidInput
-from tacit.service.http.keys import Key, Keyring, first_key
+from tacit.service.http.keys import Key, Keyring, KeyTaken, first_key
 from tacit.service.http.operations import OPERATIONS, Operation
 from tacit.service.sqlite_store import SQLiteStore
 from tests.service.http.running import STREAM, TWO, Running, problem
@@ -218,7 +218,6 @@ def test_bound_keys_and_those_of_earlier_stores_are_read(tmp_path: Path) -> None
     old: dict[str, Any] = {"name": "old", "scopes": ["read"], "namespace": "default", "created": "2026-01-01"}
     store.change_settings({"key." + "ab" * 32: json.dumps(old).encode()})
     text, made = Keyring(store).add("new", ["read"], policies=["b-*", "a"])
-    assert list(store.settings("key.")) == ["key." + "ab" * 32]  # where earlier versions look, which know of no bounds
     again = Keyring(store)
     assert again.all() == [made, Key("old", ("read",), "default", old["created"])]
     assert again.holder(b"Bearer " + text.encode()) == made
@@ -231,8 +230,35 @@ def test_bound_keys_and_those_of_earlier_stores_are_read(tmp_path: Path) -> None
     for wrong in ([], ["a b"], ["a"] * 101):
         with pytest.raises(InvalidInput, match="policies must be"):
             again.add("x", ["read"], policies=wrong)
+    with pytest.raises(KeyTaken):
+        again.add("old", ["read"])
     assert again.revoke("new")
-    assert store.settings("key-bound.") == {}
+    assert again.revoke("old")
+    assert store.settings("key") == {}
+    store.close()
+
+
+def test_of_two_who_make_a_key_of_one_name_one_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has looked before the other one began, as two processes on a database may; both have one folder."""
+    store = SQLiteStore(tmp_path / "data")
+    quick, slow = Keyring(store), Keyring(store)
+    put, made = store.change_settings, list[Path | None]()
+
+    def interrupted(*given: Any, **named: Any) -> None:
+        monkeypatch.setattr(store, "change_settings", put)
+        made.append(first_key(quick, tmp_path / "data"))
+        put(*given, **named)
+
+    monkeypatch.setattr(store, "change_settings", interrupted)
+    assert first_key(slow, tmp_path / "data") is None
+    assert made == [tmp_path / "data" / "admin.key"]
+    assert [file.name for file in (tmp_path / "data").glob("admin*")] == ["admin.key"]
+    text = (tmp_path / "data" / "admin.key").read_text().strip()
+    for ring in (quick, slow):
+        assert [key.name for key in ring.all()] == ["admin"]
+        assert ring.holder(b"Bearer " + text.encode()) is not None
+    with pytest.raises(KeyTaken, match="revoke it first"):
+        slow.add("admin", ["read"])
     store.close()
 
 
@@ -264,8 +290,9 @@ def test_the_store_knows_hashes_of_keys_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     text = path.read_text().strip()
     assert first_key(keyring, tmp_path / "data") is None
-    (name,) = store.settings("key.")
-    assert name == "key." + hashlib.sha256(text.encode()).hexdigest()
+    ((name, value),) = store.settings("key").items()
+    assert name == "key-named.admin"
+    assert json.loads(value)["digest"] == hashlib.sha256(text.encode()).hexdigest()
     again = Keyring(store)
     for ring in (keyring, again):
         found = ring.holder(b"bEaReR " + text.encode())

@@ -12,7 +12,7 @@ from tacit.errors import StoreDamaged
 from tacit.service.http.keys import Key, Keyring
 from tacit.service.http.operations import OPERATIONS
 from tacit.service.http.problems import Problem
-from tacit.service.http.rates import Bucket, Rates
+from tacit.service.http.state import Bucket, Rates
 from tacit.service.sqlite_store import SQLiteStore
 from tests.service.http.running import TWO, Running, problem
 from tests.service.http.test_routes import decide, reward

@@ -7,13 +7,12 @@ import io
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
 
 from tacit.errors import StoreFailed
-from tacit.service.deployment import Deployment
 from tacit.service.host import Answer, Decide, Host, Request, Reward
 from tacit.service.http import writer as module
 from tacit.service.http.logs import JsonLog
@@ -73,11 +72,11 @@ def reported(*numbers: int) -> list[Request]:
     return [Reward(str(number).encode(), None, 0.0) for number in numbers]
 
 
-def run(test: Callable[[Writer], Awaitable[None]], deployment: Any = None, quick: float = NO_GROUP) -> None:
+def run(test: Callable[[Writer], Awaitable[None]], deployment: Ticking | None = None, quick: float = NO_GROUP) -> None:
     """A test with a writer of its own, in an event loop."""
 
     async def body() -> None:
-        writer = Writer(cast(Deployment, deployment or Ticking()), JsonLog(io.StringIO()), 1000, quick)
+        writer = Writer((deployment or Ticking()).tick, JsonLog(io.StringIO()), 1000, quick)
         writer.start()
         try:
             async with asyncio.timeout(120.0):

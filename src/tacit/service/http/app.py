@@ -14,13 +14,14 @@ from starlette.routing import Route
 
 from tacit.errors import UnknownJournal
 from tacit.service.http import page
-from tacit.service.http.answers import COMMON, JSON, answer, problem_answer
-from tacit.service.http.connections import answer_at_once
+from tacit.service.http.bodies import answer
+from tacit.service.http.connections import ASGIScope, Disconnected, Receive, Send, answer_at_once
 from tacit.service.http.hot import REWARDS, HotRoute, Parts, hot_route
 from tacit.service.http.keys import Key, Scope
-from tacit.service.http.openapi import openapi
-from tacit.service.http.operations import OPERATIONS, Operation
+from tacit.service.http.operations import OPERATIONS, Operation, openapi
 from tacit.service.http.problems import (
+    COMMON,
+    JSON,
     Problem,
     bound,
     internal,
@@ -30,7 +31,6 @@ from tacit.service.http.problems import (
     stopping,
     wrong_method,
 )
-from tacit.service.http.receiving import ASGIScope, Disconnected, Receive, Send
 from tacit.service.http.state import Service
 
 _PUBLIC: Final = frozenset([operation.path for operation in OPERATIONS if operation.scope is None] + ["/openapi.json"])
@@ -47,7 +47,7 @@ class App:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._document = openapi(OPERATIONS)
+        self._document = openapi()
         self._starlette = Starlette(routes=self._routes(), exception_handlers={HTTPException: _as_problem})
         self._starlette.router.redirect_slashes = False
 
@@ -65,7 +65,7 @@ class App:
             problem = _explained(self.service, error)
             if told.status:  # an answer has begun: it cannot be taken back, only cut off
                 raise RuntimeError("an answer was cut off") from None
-            await problem_answer(problem)(scope, receive, told)
+            await problem.answer()(scope, receive, told)
         self._note(scope, told.status, time.perf_counter() - start)
 
     async def _answer(self, scope: ASGIScope, receive: Receive, told: _Told) -> None:
@@ -76,7 +76,7 @@ class App:
         found = hot_route(scope["raw_path"])
         if found is not None:
             scope["tacit.route"] = found[0].template  # known before anything is refused: rewards are never logged
-        key = self.service.caller(scope)
+        key = await self.service.caller(scope)
         self.service.rates.take(key, reward=found is not None and found[0].template == REWARDS)
         if found is None:
             scope["tacit.key"] = key
@@ -176,7 +176,7 @@ async def _shown(service: Service, answering: Awaitable[Response]) -> Response:
     except (Disconnected, ClientDisconnect):
         raise
     except Exception as error:
-        return problem_answer(_explained(service, error))
+        return _explained(service, error).answer()
 
 
 def _explained(service: Service, error: Exception) -> Problem:
@@ -190,8 +190,8 @@ def _explained(service: Service, error: Exception) -> Problem:
 async def _as_problem(request: Request, error: Exception) -> Response:
     """What Starlette itself refuses: unknown paths and methods."""
     if isinstance(error, HTTPException) and error.status_code == 405:
-        return problem_answer(wrong_method((error.headers or {}).get("Allow", "another method")))
-    return problem_answer(not_found())
+        return wrong_method((error.headers or {}).get("Allow", "another method")).answer()
+    return not_found().answer()
 
 
 class _Told:

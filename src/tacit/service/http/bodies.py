@@ -9,9 +9,10 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta
+from starlette.responses import Response
 
 from tacit.service.http.keys import LEAST_RATE, MOST_PATTERNS, MOST_RATE, PATTERN, Scope
-from tacit.service.http.problems import ProblemDocument, not_json
+from tacit.service.http.problems import COMMON, JSON, ProblemDocument, not_json
 from tacit.service.intake import LONGEST_ID
 from tacit.service.terms import Mode
 
@@ -228,3 +229,8 @@ def decoded(decoder: msgspec.json.Decoder[Body], data: bytes | msgspec.Raw) -> B
         return decoder.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise not_json(error) from error
+
+
+def answer(document: Any, status: int = 200) -> Response:
+    """A document as JSON."""
+    return Response(encode(document), status, COMMON, JSON)

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
-from functools import partial
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tacit.errors import InvalidInput, JournalExists, StoreError, TacitError, UnknownJournal
+from tacit.errors import InvalidInput, StoreError, TacitError
 from tacit.features import Schema
 from tacit.service.deployment import Served
-from tacit.service.http.answers import COMMON, answer
-from tacit.service.http.bodies import KEY, MODE, POLICY, KeyDocument, KeyList, NewKey, decoded
-from tacit.service.http.problems import Problem, overloaded
+from tacit.service.http.bodies import KEY, MODE, POLICY, KeyDocument, KeyList, NewKey, answer, decoded
+from tacit.service.http.connections import json_body
+from tacit.service.http.keys import KeyTaken
+from tacit.service.http.problems import COMMON, Problem, overloaded
 from tacit.service.http.reads import document
-from tacit.service.http.receiving import json_body
 from tacit.service.http.state import Service
-from tacit.service.http.threads import aside
-from tacit.service.http.writer import end_process
 from tacit.service.modes import ModeChange
 
 _SMALLEST: Final = 1e-100
@@ -31,33 +28,23 @@ _LARGEST: Final = 1e9
 """Sizes of numbers that a policy may be told: beyond them searches for a scale or a plan would not end."""
 _PATIENCE: Final = 10.0
 """Seconds for which a policy waits that another one is made."""
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
-
-
-async def _changed(
-    service: Service, change: Callable[Arguments, Result], *arguments: Arguments.args, **named: Arguments.kwargs
-) -> Result:
-    """Make a change in a thread; a store that fails ends the process, as it does in the writer."""
-    try:
-        return await aside(partial(change, *arguments, **named))
-    except (InvalidInput, JournalExists, UnknownJournal):
-        raise
-    except StoreError as error:
-        end_process(service.log, error)
-        raise
-    except TacitError as error:  # no message of the allowed size, say: an answer to what was asked
-        raise Problem(422, "invalid", str(error)) from error
 
 
 async def put_policy(service: Service, request: Request) -> Response:
     """Make a policy, or change the mode of one."""
     body = decoded(POLICY, await json_body(request.scope["headers"], request.receive, service.options))
     name = request.path_params["name"]
-    await aside(partial(_check_size, service, name, body))
+    await service.aside(_check_size, service, body)
     async with _alone(service):
+        await service.see()
+        _check_count(service, name)
         before = _last_change(service.deployment.policies.get(name))
-        served, new = await _changed(service, _put, service, name, body)
+        try:
+            served, new = await service.aside(service.deployment.put, name, body)
+        except (InvalidInput, StoreError):
+            raise
+        except TacitError as error:  # no message of the allowed size, say: an answer to what was asked
+            raise Problem(422, "invalid", str(error)) from error
         _log_mode(service, served, before)
     return answer(document(served), 201 if new else 200)
 
@@ -67,12 +54,8 @@ async def put_mode(service: Service, request: Request) -> Response:
     asked = decoded(MODE, await json_body(request.scope["headers"], request.receive, service.options))
     name = request.path_params["name"]
     async with _alone(service):
-        before = _last_change(service.deployment.policies.get(name))
-        try:
-            served = await _changed(service, service.deployment.set_mode, name, asked.mode)
-        except UnknownJournal:
-            service.served(name)  # where another process has it by now, the caller is told to come again
-            raise
+        before = _last_change(await service.newest(name))
+        served = await service.aside(service.deployment.set_mode, name, asked.mode)
         _log_mode(service, served, before)
     return answer(document(served))
 
@@ -85,14 +68,9 @@ def _log_mode(service: Service, served: Served, before: ModeChange | None) -> No
 
 
 def _last_change(served: Served | None) -> ModeChange | None:
-    """The newest change of a policy's mode, which only its host's owner makes, one at a time."""
+    """The newest change of a policy's mode."""
     modes = () if served is None else served.host.published.modes
     return modes[-1] if modes else None
-
-
-def _put(service: Service, name: str, body: dict[str, Any]) -> tuple[Served, bool]:
-    with service.neighbours.making(name):
-        return service.deployment.put(name, body)
 
 
 @asynccontextmanager
@@ -109,7 +87,14 @@ async def _alone(service: Service) -> AsyncIterator[None]:
         service.putting.release()
 
 
-def _check_size(service: Service, name: str, body: dict[str, Any]) -> None:
+def _check_count(service: Service, name: str) -> None:
+    """Refuse another policy where there are as many as may be."""
+    known, most = service.deployment.policies, service.options.most_policies
+    if name not in known and len(known) >= most:
+        raise Problem(409, "too-many-policies", f"there are {most} policies, the most allowed")
+
+
+def _check_size(service: Service, body: dict[str, Any]) -> None:
     """Refuse what this process could not hold; a policy's state has the square of its features."""
     for field, value in body.items():
         if isinstance(value, int | float) and value and not _SMALLEST <= abs(value) <= _LARGEST:
@@ -117,8 +102,6 @@ def _check_size(service: Service, name: str, body: dict[str, Any]) -> None:
     dim, most = _dim(body), service.options.most_dim
     if dim > most:
         raise InvalidInput(f"dim must be at most {most} here, not {dim}; the option most_dim says so")
-    if name not in service.names and len(service.names) >= service.options.most_policies:
-        raise Problem(409, "too-many-policies", f"there are {service.options.most_policies} policies, the most allowed")
 
 
 def _dim(body: dict[str, Any]) -> int:
@@ -131,24 +114,22 @@ def _dim(body: dict[str, Any]) -> int:
 
 async def keys(service: Service, request: Request) -> Response:
     """All keys, without their secret parts."""
-    await service.neighbours.fresh()
+    await service.see_keys()
     return answer(KeyList([KeyDocument(**asdict(key)) for key in service.keyring.all()]))
 
 
 async def add_key(service: Service, request: Request) -> Response:
     """Make a key; this answer is the only place where it is ever shown."""
     asked = decoded(KEY, await json_body(request.scope["headers"], request.receive, service.options))
-    await service.neighbours.fresh()
-    if any(key.name == asked.name for key in service.keyring.all()):
-        raise Problem(409, "key-exists", "there is a key of this name: revoke it first, or choose another name")
-    text, key = await _changed(service, service.keyring.add, **msgspec.structs.asdict(asked))
-    service.neighbours.tell()
+    try:
+        text, key = await service.aside(service.keyring.add, **msgspec.structs.asdict(asked))
+    except KeyTaken as error:
+        raise Problem(409, "key-exists", str(error)) from error
     return answer(NewKey(**asdict(key), key=text), 201)
 
 
 async def revoke_key(service: Service, request: Request) -> Response:
     """Forget a key: whoever holds it is refused from now on."""
-    if not await _changed(service, service.keyring.revoke, request.path_params["key_name"]):
+    if not await service.aside(service.keyring.revoke, request.path_params["key_name"]):
         raise Problem(404, "unknown-key", "there is no key of this name")
-    service.neighbours.tell()
     return Response(status_code=204, headers=COMMON)

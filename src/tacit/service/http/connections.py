@@ -3,6 +3,8 @@
 When all places are taken, a newcomer gets the place of a connection that waits for its client and has shown no key.
 One that has shown a key, or is being answered, is never closed for another one's sake.
 
+A request's body has bounds of size and time too, and nothing is done before all of it is there.
+
 ASGI sends the head of an answer and its body one after the other, each in a write of its own, and a write to a socket
 costs as much as a decision.  ``answer_at_once`` sends both in one.
 """
@@ -10,14 +12,27 @@ costs as much as a decision.  ``answer_at_once`` sends both in one.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, ClassVar, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from tacit.service.http.answers import COMMON
 from tacit.service.http.options import Options
-from tacit.service.http.problems import MEDIA_TYPE, Problem, too_many_connections
+from tacit.service.http.problems import (
+    COMMON,
+    MEDIA_TYPE,
+    Problem,
+    too_large,
+    too_many_connections,
+    too_slow,
+    wrong_media_type,
+)
 
+ASGIScope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+ASGIApplication = Callable[[ASGIScope, Receive, Send], Awaitable[None]]
+Headers = Iterable[tuple[bytes, bytes]]
 LONGEST_HEAD: Final = 64 << 10
 _PIECE: Final = 256 << 10
 """Most bytes that come together."""
@@ -25,6 +40,9 @@ WHOLE: Final = "tacit.whole"
 """In the scope of a request all of whose body is there: nobody needs to watch for how long it takes."""
 CONNECTION: Final = "tacit.connection"
 """In the scope of a request: the connection that it came on, a `BoundedProtocol`."""
+_JSON: Final = b"application/json"
+_DRAINED: Final = 8
+"""Bodies of up to this many times the bound are read to their end, so that their senders see the answer."""
 _NEWCOMERS: Final = 8
 """One of so many places is kept for connections that have not shown a key yet."""
 
@@ -207,3 +225,58 @@ def _answer(status: int, headers: list[tuple[bytes, bytes]], body: bytes, lines:
     """The bytes of an answer; ``lines`` are further headers."""
     head = b"".join([b"%s: %s\r\n" % pair for pair in headers])
     return b"%s%s%scontent-length: %d\r\n\r\n%s" % (STATUS_LINE[status], head, lines, len(body), body)
+
+
+class Disconnected(Exception):  # noqa: N818 - it is no fault
+    """The caller has gone in the middle of a request: nobody is there to be answered, and nothing was done."""
+
+
+def header(headers: Headers, wanted: bytes) -> bytes | None:
+    """The value of a header, whose name is in small letters."""
+    for name, value in headers:
+        if name == wanted:
+            return value
+    return None
+
+
+async def json_body(headers: Headers, receive: Receive, options: Options, *, whole: bool = False) -> bytes:
+    """All bytes of a body that says that it is JSON; ``whole`` where they have arrived already."""
+    for name, value in headers:
+        if name == b"content-type":
+            _check_media_type(value)
+        elif name == b"content-encoding":
+            raise wrong_media_type()
+        elif name == b"content-length" and int(value) > _DRAINED * options.body_bytes:  # the parser knows it a number
+            raise too_large(options.body_bytes)
+    if whole:
+        return await _whole(receive, options.body_bytes)
+    try:
+        async with asyncio.timeout(options.body_seconds):
+            return await _whole(receive, options.body_bytes)
+    except TimeoutError:
+        raise too_slow(options.body_seconds) from None
+
+
+def _check_media_type(kind: bytes) -> None:
+    if kind != _JSON and kind.partition(b";")[0].strip().lower() != _JSON:
+        raise wrong_media_type()
+
+
+async def _whole(receive: Receive, bound: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Disconnected
+        part: bytes = message.get("body", b"")
+        size += len(part)
+        if size <= bound:
+            parts.append(part)
+        if size > _DRAINED * bound:
+            raise too_large(bound)
+        if not message.get("more_body", False):
+            break
+    if size > bound:
+        raise too_large(bound)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -25,10 +25,9 @@ from tacit.service.http.bodies import (
     decoded,
     encode,
 )
-from tacit.service.http.connections import WHOLE
+from tacit.service.http.connections import WHOLE, ASGIScope, Receive, json_body
 from tacit.service.http.keys import Key, Scope
 from tacit.service.http.problems import Problem, problem_of, refused
-from tacit.service.http.receiving import ASGIScope, Receive, json_body
 from tacit.service.http.state import Service
 
 DECISIONS: Final = "/v1/policies/{name}/decisions"
@@ -77,7 +76,7 @@ async def _body(service: Service, scope: ASGIScope, receive: Receive) -> bytes:
 async def decide(service: Service, key: Key, parts: Parts, scope: ASGIScope, receive: Receive) -> tuple[int, bytes]:
     """An arm for one user."""
     body = await _body(service, scope, receive)
-    served = service.served(parts[0])
+    served = await service.found(parts[0])
     stamp = served.intake.clock()  # before anything is done whose time depends on the arms
     identity, request = _admitted(served, key, decoded(DECISION, body), stamp)
     (answer,) = await service.writer.carry_out(served.host, (request,))
@@ -107,7 +106,7 @@ async def decide_batch(
 ) -> tuple[int, bytes]:
     """An arm for each of many users; a bad request gets its own error and does not touch the others."""
     body = await _body(service, scope, receive)
-    served = service.served(parts[0])
+    served = await service.found(parts[0])
     stamp = served.intake.clock()
     asked = decoded(BATCH, body).requests
     if len(asked) > service.options.most_batch:
@@ -141,10 +140,10 @@ def _entry(found: tuple[str, Decide] | Problem, answered: Callable[[], Answer | 
 async def reward(service: Service, key: Key, parts: Parts, scope: ASGIScope, receive: Receive) -> tuple[int, bytes]:
     """What a decision has earned, or that its arm was never shown."""
     body = await _body(service, scope, receive)
-    served, identity = service.served(parts[0]), parts[1]
+    served, identity = await service.found(parts[0]), parts[1]
     told = decoded(REWARD, body)
     request = served.intake.reward(key.namespace, identity, reward=told.reward, abandoned=told.abandoned, arm=told.arm)
-    (answer,) = await service.writer.carry_out(served.host, (request,))
+    (answer,) = await service.rewarder.carry_out(served.host, (request,))
     if isinstance(answer, Refusal):
         raise refused(answer)
     return _status(answer), encode(DecisionAnswer(identity, answer.arm))

@@ -1,7 +1,8 @@
 """A whole service in this process, call by call, under a clock that is set by hand: what the audit drives.
 
 Calls go through the ASGI application, with keys, and come back as the bytes that a caller is sent.  Nothing runs by
-itself: beats, upkeep, crashes and restarts happen when they are asked for.
+itself: beats, upkeep, crashes and restarts happen when they are asked for.  `InProcessService` is one process on a
+store, `SharedInProcessService` two that take turns.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import asyncio
 import io
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -26,6 +28,7 @@ from tacit.service.http.options import Options
 from tacit.service.http.state import Service
 from tacit.service.http.writer import Writer
 from tacit.service.sqlite_store import SQLiteStore
+from tacit.service.store import Behind, Tail
 
 _NAME: Final = "audited"
 _PATH: Final = f"/v1/policies/{_NAME}"
@@ -43,6 +46,29 @@ _ALWAYS_QUICK: Final = 1e9
 """Seconds that groups may take in the event loop, so that no thread is needed."""
 
 
+Call = tuple[float, str, str, str, object]
+"""When it arrived, its key, method, path and body."""
+
+
+class _Process:
+    """One process on the store, without a thread and without a socket."""
+
+    def __init__(self, store: SQLiteStore, clock: Callable[[], float], fail: Callable[[BaseException], None]) -> None:
+        self.deployment = Deployment(store, clock=clock, wall=lambda: _EPOCH + clock())
+        self.words, options = io.StringIO(), Options()
+        log = JsonLog(self.words)
+        writer = Writer(self.deployment.tick, log, options.most_waiting, _ALWAYS_QUICK, fail)
+        self.keyring = Keyring(store)
+        self.service = Service(self.deployment, self.keyring, writer, writer, log, options)
+        self.app = App(self.service)
+        self.randomness = self.policy.randomness
+        """Of the policy, when nobody watches it."""
+
+    @property
+    def policy(self) -> Policy:
+        return self.deployment.get(_NAME).host.journal.policy
+
+
 class InProcessService:
     """One policy behind the application; ``watch`` is called with it whenever it begins to be served.
 
@@ -50,71 +76,74 @@ class InProcessService:
     clock, and are carried out together by ``answers``.
     """
 
+    _count = 1
+
     def __init__(self, folder: Path, body: Mapping[str, Any], watch: Callable[[Policy], None]) -> None:
         self._folder, self._watch, self._lives = folder, watch, 0
         self.now = 0.0
         """Seconds of the clock; it never goes back."""
-        self._arrived: list[tuple[float, str, str, str, object]] = []
+        self._arrived: list[Call] = []
+        self._asked: set[str] = set()
+        """Where rewards of decisions go that have arrived since ``answers`` were given."""
         folder.mkdir(exist_ok=True)
         self._under_way: list[asyncio.Task[bytes]] = []
         self._error: BaseException | None = None
         self._runner = asyncio.Runner()
         self._store = self._opened()
+        Deployment(self._store, clock=lambda: self.now, wall=lambda: _EPOCH + self.now).put(_NAME, body)
         self._serve()
-        self._deployment.put(_NAME, body)
-        watch(self._policy)
 
     def _opened(self) -> SQLiteStore:
         return SQLiteStore(self._folder / f"life {self._lives}", synchronous="OFF")
 
     def _serve(self) -> None:
-        """Begin to serve what the store has, in a process that knows nothing else."""
-        self._deployment = Deployment(self._store, clock=lambda: self.now, wall=lambda: _EPOCH + self.now)
-        self._words, options = io.StringIO(), Options()
-        log = JsonLog(self._words)
-        writer = Writer(self._deployment, log, options.most_waiting, _ALWAYS_QUICK, self._fail)  # without its thread
-        self._keyring = Keyring(self._store)
-        self._service = Service(self._deployment, self._keyring, writer, log, options)
-        self._app = App(self._service)
+        """Begin to serve what the store has, in processes that know nothing else."""
+        self._processes = [_Process(self._store, lambda: self.now, self._fail) for _ in range(self._count)]
         self._keys: dict[str, str] = {}
+        self._enter(self._processes[0])
 
-    @property
-    def _policy(self) -> Policy:
-        return self._deployment.get(_NAME).host.journal.policy
+    def _enter(self, process: _Process) -> None:
+        """Let this process decide from now on."""
+        self._process = process
+        self._watch(process.policy)
 
     def _key(self, caller: str) -> str:
         """The key of a caller, whose event ids are in a namespace of their own."""
         if caller not in self._keys:
-            self._keyring.revoke(caller)
+            self._process.keyring.revoke(caller)
             scopes = ("read",) if caller == _READER else ("decide", "reward")
-            self._keys[caller] = self._keyring.add(caller, scopes, caller)[0]
+            self._keys[caller] = self._process.keyring.add(caller, scopes, caller)[0]
+            for other in self._processes:
+                other.keyring.refresh()
         return self._keys[caller]
 
     # Calls
 
     def decide(self, caller: str, event_id: str, contexts: Sequence[Sequence[float]], user_id: str) -> None:
         """A request for one decision arrives."""
+        self._asked.add(_reward_path(event_id))
         self._arrive(caller, "POST", f"{_PATH}/decisions", _decision(event_id, contexts, user_id))
 
     def decide_batch(self, caller: str, asked: Sequence[tuple[str, Sequence[Sequence[float]], str]]) -> None:
         """A request for many decisions arrives: event id, contexts and user id of each."""
         requests = [_decision(*each) for each in asked]
+        self._asked |= {_reward_path(event_id) for event_id, _, _ in asked}
         self._arrive(caller, "POST", f"{_PATH}/decisions:batch", {"requests": requests})
 
     def reward(self, caller: str, event_id: str, reward: float | None) -> None:
         """A reward arrives; None says that the arm was never shown."""
         body: dict[str, object] = {"abandoned": True} if reward is None else {"reward": reward}
-        self._arrive(caller, "PUT", f"{_PATH}/decisions/{quote(event_id, safe='')}/reward", body)
+        self._arrive(caller, "PUT", _reward_path(event_id), body)
 
     def _arrive(self, caller: str, method: str, path: str, body: object) -> None:
         self._arrived.append((self.now, self._key(caller), method, path, body))
 
     def answers(self) -> list[bytes]:
         """Carry out what has arrived, as one group where the service makes groups; what each caller is sent."""
-        arrived, self._arrived = self._arrived, []
+        arrived, self._arrived, self._asked = self._arrived, [], set()
         return self._runner.run(self._carried_out(arrived))
 
-    async def _carried_out(self, arrived: Sequence[tuple[float, str, str, str, object]]) -> list[bytes]:
+    async def _carried_out(self, arrived: Sequence[Call]) -> list[bytes]:
         now = self.now
         for self.now, key, method, path, body in arrived:
             self._under_way.append(asyncio.create_task(self._sent(key, method, path, body)))
@@ -156,47 +185,47 @@ class InProcessService:
         scope = {"type": "http", "method": method, "path": path, "raw_path": raw, "headers": headers}
         scope |= {"query_string": b"", "root_path": "", "http_version": "1.1"}
         if path != _ENDLESS:
-            await self._app(scope, receive, send)
+            await self._process.app(scope, receive, send)
         else:  # its first message
-            answering = asyncio.ensure_future(self._app(scope, receive, send))
+            answering = asyncio.ensure_future(self._process.app(scope, receive, send))
             await begun.wait()
             answering.cancel()
             await asyncio.wait([answering])
         return b"".join(parts)
 
     def look(self) -> dict[str, bytes]:
-        """Everything that a reader is shown, by path; and what is logged, without when and how long it took."""
+        """Everything that a reader is shown, by path; and lines of the log, without when and how long it took."""
         seen = {path: self._runner.run(self._sent(self._key(_READER), "GET", path, None)) for path in _SHOWN}
-        self._service.log.flush()
-        return seen | {"log": _TIMES.sub("", self._words.getvalue()).encode()}
+        for process in self._processes:
+            process.service.log.flush()
+        words = "".join(process.words.getvalue() for process in self._processes)
+        return seen | {"log": "\n".join(sorted(_TIMES.sub("", words).splitlines())).encode()}
 
     # What happens to a service
 
     def tick(self) -> None:
         """A beat."""
-        self._deployment.tick()
+        self._process.deployment.tick()
 
     def tend(self) -> None:
         """Upkeep: a snapshot takes the place of the log."""
-        host = self._deployment.get(_NAME).host
+        host = self._process.deployment.get(_NAME).host
         host.tend()
         host.journal.compact()
 
     def crash(self) -> None:
         """The process is gone in the middle of nothing, and another one begins from the store."""
         self._serve()
-        self._watch(self._policy)
 
     def restart(self) -> None:
         """The service is stopped, as by SIGTERM, and started again."""
-        self._deployment.close()
+        self._process.deployment.close()
         self._store = self._opened()
         self._serve()
-        self._watch(self._policy)
 
     def restore(self) -> None:
         """The service is stopped, backed up, and restored somewhere else; the earlier life does not go on."""
-        self._deployment.close()
+        self._process.deployment.close()
         path = self._folder / f"backup {self._lives}"
         store = self._opened()
         try:
@@ -207,12 +236,67 @@ class InProcessService:
         self._store = self._opened()
         restore_store(path, self._store, nothing_released_since=True)
         self._serve()
-        self._watch(self._policy)
 
     def close(self) -> None:
         """Let go of everything."""
-        self._deployment.close()
+        self._process.deployment.close()
         self._runner.close()
+
+
+class _SharedStore(SQLiteStore):
+    """Gives the turns of processes what others have appended, as PostgreSQL does."""
+
+    shared = True
+
+    @contextmanager
+    def turn(self, name: str, after: int) -> Iterator[Tail]:
+        tail = self.read(name, after)
+        if tail.snapshot is not None:
+            raise Behind
+        yield tail
+
+
+class SharedInProcessService(InProcessService):
+    """Two processes on one store, which decide in turn; the one that has decided last keeps rewards.
+
+    Rewards have a lane of their own: those of decisions that were answered before are kept before any decision that
+    waits is made, also where they have arrived after it.
+    """
+
+    _count, _decided = 2, 0
+
+    def _opened(self) -> SQLiteStore:
+        return _SharedStore(self._folder / f"life {self._lives}", synchronous="OFF")
+
+    def _enter(self, process: _Process) -> None:
+        """What a process draws while it replays the other's turns is left, and nobody watches that."""
+        process.policy.randomness = process.randomness
+        process.deployment.refresh()
+        process.randomness = process.policy.randomness  # it may have begun anew from a snapshot
+        super()._enter(process)
+
+    def answers(self) -> list[bytes]:
+        """Carry out what has arrived, lane by lane; what each caller is sent, in the order of arrival."""
+        arrived, self._arrived, asked, self._asked = self._arrived, [], self._asked, set()
+        early = [number for number, call in enumerate(arrived) if call[2] == "PUT" and call[3] not in asked]
+        others = [number for number in range(len(arrived)) if number not in early]
+        answers: dict[int, bytes] = {}
+        for lane in (early, *([number] for number in others)):
+            if lane and arrived[lane[0]][2] == "POST":  # which process is asked is public: every third time the other
+                self._decided += 1
+                self._enter(self._processes[self._decided // 3 % 2])
+            found = self._runner.run(self._carried_out([arrived[number] for number in lane]))
+            answers |= zip(lane, found, strict=True)
+        return [answers[number] for number in sorted(answers)]
+
+    def look(self) -> dict[str, bytes]:
+        """Ask the first process, whatever the other has done."""
+        self._enter(self._processes[0])
+        return super().look()
+
+
+def _reward_path(event_id: str) -> str:
+    return f"{_PATH}/decisions/{quote(event_id, safe='')}/reward"
 
 
 def _decision(event_id: str, contexts: Sequence[Sequence[float]], user_id: str) -> dict[str, object]:

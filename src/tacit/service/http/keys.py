@@ -13,8 +13,9 @@ import json
 import os
 import re
 import secrets
+import tempfile
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -31,8 +32,10 @@ ADMIN_FILE: Final = "admin.key"
 DEFAULT_NAMESPACE: Final = "default"
 _PREFIX: Final = "tacit_"
 _SETTINGS: Final = "key"
-_UNBOUND, _BOUND = "key.", "key-bound."
-"""Bound keys are kept apart: a version that knows of no bounds does not find them, and refuses their holders."""
+_NAMED: Final = "key-named."
+"""Settings are named after keys, so that there is one of a name whichever process makes it."""
+_BY_DIGEST: Final = ("key.", "key-bound.")
+"""Settings of earlier versions are named after digests."""
 _NAMES: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 PATTERN: Final = r"^[A-Za-z0-9._*?!\[\]-]{1,64}\Z"
 MOST_PATTERNS: Final = 100
@@ -70,6 +73,13 @@ def _matches(patterns: tuple[str, ...], name: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
+class KeyTaken(InvalidInput):
+    """There is a key of this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is a key named {name!r} already: revoke it first, or choose another name")
+
+
 @dataclass(frozen=True)
 class _Held:
     digest: bytes
@@ -80,25 +90,19 @@ class Keyring:
     """All keys of a deployment, in memory and in the store."""
 
     def __init__(self, store: Store) -> None:
-        self._store, self._changing, self._replacing = store, threading.Lock(), threading.Lock()
-        self._keys = self._stored()
-        """By digest; replaced as a whole when one is added or revoked."""
+        self._store, self._changing = store, threading.Lock()
+        self._keys: dict[bytes, _Held] = {}
+        """By digest; replaced as a whole."""
+        self.refresh()
 
-    def refresh(self, read: Callable[[str], Mapping[str, bytes]]) -> None:
-        """Take over what other processes have changed; ``read`` gives the settings of the store, as they are now."""
-        before = self._keys
-        found = _held(read(_SETTINGS))
-        with self._replacing:
-            if self._keys is before and found != before:  # a key may have been changed here: the next time will tell
-                self._keys = found
+    def refresh(self) -> None:
+        """Know of all that other processes have changed."""
+        with self._changing:
+            self._read()
 
-    def _replace(self, change: Callable[[dict[bytes, _Held]], dict[bytes, _Held]]) -> None:
-        with self._replacing:
-            self._keys = change(self._keys)
-
-    def _stored(self) -> dict[bytes, _Held]:
-        """All keys as the store has them: another process may have changed some."""
-        return _held(self._store.settings(_SETTINGS))
+    def _read(self) -> None:
+        held = (_read(name, value) for name, value in self._store.settings(_SETTINGS).items())
+        self._keys = {each.digest: each for each in held}
 
     def holder(self, authorization: bytes | None) -> Key | None:
         """The key of an ``Authorization`` header, if there is one that is known."""
@@ -142,28 +146,26 @@ class Keyring:
             checked_rate(rate),
             checked_policies(policies),
         )
+        digest = hashlib.sha256(text.encode()).digest()
         with self._changing:
-            if any(held.key.name == name for held in self._stored().values()):
-                raise InvalidInput(f"there is a key named {name!r} already: revoke it first, or choose another name")
-            digest = hashlib.sha256(text.encode()).digest()
-            setting = (_UNBOUND if key.policies is None else _BOUND) + digest.hex()
-            self._store.change_settings({setting: json.dumps(asdict(key)).encode()})
-            self._replace(lambda keys: keys | {digest: _Held(digest, key)})
+            self._read()
+            if all(held.key.name != name for held in self._keys.values()):
+                value = json.dumps(asdict(key) | {"digest": digest.hex()}).encode()
+                self._store.change_settings({_NAMED + name: value}, replace=False)
+                self._read()
+            if digest not in self._keys:  # another process may have been quicker
+                raise KeyTaken(name)
         return key
 
     def revoke(self, name: str) -> bool:
         """Forget a key; False where there is none of this name."""
         with self._changing:
-            found = [digest for digest, held in self._stored().items() if held.key.name == name]
-            self._store.change_settings({}, [kind + digest.hex() for digest in found for kind in (_UNBOUND, _BOUND)])
-            self._replace(lambda keys: {digest: held for digest, held in keys.items() if digest not in found})
+            self._read()
+            found = [digest.hex() for digest, held in self._keys.items() if held.key.name == name]
+            earlier = [kind + digest for digest in found for kind in _BY_DIGEST]
+            self._store.change_settings({}, [_NAMED + name, *earlier])
+            self._read()
         return bool(found)
-
-
-def _held(settings: Mapping[str, bytes]) -> dict[bytes, _Held]:
-    """The keys in these settings, by digest."""
-    held = (_read(name, value) for name, value in settings.items())
-    return {each.digest: each for each in held}
 
 
 def _read(setting: str, value: bytes) -> _Held:
@@ -172,7 +174,7 @@ def _read(setting: str, value: bytes) -> _Held:
         rate = checked_rate(found.get("rate"))
         policies = checked_policies(found.get("policies"))
         key = Key(found["name"], tuple(found["scopes"]), found["namespace"], found["created"], rate, policies)
-        return _Held(bytes.fromhex(setting.partition(".")[2]), key)
+        return _Held(bytes.fromhex(found.get("digest") or setting.partition(".")[2]), key)
     except (ValueError, KeyError, TypeError) as error:
         raise StoreDamaged(f"a key in the store cannot be read: {error!r}") from error
 
@@ -220,16 +222,21 @@ def checked_policies(policies: Collection[str] | None) -> tuple[str, ...] | None
 def first_key(keyring: Keyring, folder: Path) -> Path | None:
     """At the first start: an admin key in a file that its owner alone can read; None where there are keys already.
 
-    The file comes first: when the process dies in between, the next start makes another key.
+    The text comes first: when the process dies in between, it is in a file beside that one.  Of several processes that
+    start together one makes the key, and the others leave no file, though they may have the same folder.
     """
     if keyring.all():
         return None
     path, text = folder / ADMIN_FILE, new_key()
-    path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor, beside = tempfile.mkstemp(prefix=f"{ADMIN_FILE}.", dir=folder)
     with os.fdopen(descriptor, "w") as stream:
         stream.write(text + "\n")
         stream.flush()
         os.fsync(stream.fileno())
-    keyring.admit(text, "admin", ("admin",))
+    try:
+        keyring.admit(text, "admin", ("admin",))
+    except KeyTaken:
+        os.unlink(beside)
+        return None
+    os.replace(beside, path)
     return path

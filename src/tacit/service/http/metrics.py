@@ -12,9 +12,9 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tacit.service.http.answers import COMMON
 from tacit.service.http.hot import BATCHES, DECISIONS, REWARDS
 from tacit.service.http.keys import Key
+from tacit.service.http.problems import COMMON
 from tacit.service.http.state import LATENCIES, Service
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -27,7 +27,7 @@ class _Numbers(Collector):
 
     def __init__(self, service: Service, key: Key) -> None:
         self._service, self._raw, self._bound = service, key.may("admin"), key.policies is not None
-        self._policies = sorted(service.policies_of(key).items())
+        self._policies = service.policies_of(key).items()
 
     def collect(self) -> Iterator[Metric]:
         """The public ones, and for an operator the others; a key that is bound sees those of its policies alone."""
@@ -48,8 +48,8 @@ class _Numbers(Collector):
         yield self._latencies()
         yield GaugeMetricFamily(
             "tacit_queue",
-            f"{_RAW}requests that wait for the writer, rewards included.",
-            value=self._service.writer.waiting + self._service.writer.waiting_rewards,
+            f"{_RAW}requests that wait to be carried out, rewards included.",
+            value=self._service.writer.waiting + self._service.rewarder.waiting_rewards,
         )
 
     def _of_policies(self) -> Iterator[Metric]:
@@ -91,6 +91,7 @@ class _Numbers(Collector):
 
 async def metrics(service: Service, request: Request) -> Response:
     """The text that Prometheus reads."""
+    await service.see()
     registry = CollectorRegistry()
     registry.register(_Numbers(service, request.scope["tacit.key"]))
     return Response(generate_latest(registry), headers=COMMON, media_type=MEDIA_TYPE)

@@ -6,16 +6,20 @@ forget a route.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tacit._version import __version__
 from tacit.service.http import bodies, changes, hot, metrics, page, reads
 from tacit.service.http.keys import Scope
+from tacit.service.http.problems import MEDIA_TYPE, ProblemDocument
 from tacit.service.http.state import Service
 
 Endpoint = Callable[[Service, Request], Awaitable[Response]]
@@ -37,24 +41,15 @@ class Operation:
     """The form of the answer by status; None for one without a body."""
     media_type: str = "application/json"
     problems: tuple[int, ...] = ()
-    """Statuses of problems beside those that all routes have."""
+    """Statuses of problems beside those that follow from the rest."""
     whole: bool = False
     """Whether it is about all policies or keys together: a key that is bound to policies is refused."""
 
 
-_BODY: Final = (400, 408, 413, 415, 422)
 _DECIDED: Final = {200: bodies.DecisionAnswer, 201: bodies.DecisionAnswer}
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    Operation(
-        "GET",
-        "/v1/policies",
-        "All policies.",
-        "read",
-        reads.policies,
-        answers={200: bodies.PolicyList},
-        problems=(503,),
-    ),
+    Operation("GET", "/v1/policies", "All policies.", "read", reads.policies, answers={200: bodies.PolicyList}),
     Operation(
         "GET",
         "/v1/policies/{name}",
@@ -62,7 +57,6 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "read",
         reads.policy,
         answers={200: bodies.PolicyDocument},
-        problems=(404, 503),
     ),
     Operation(
         "PUT",
@@ -72,7 +66,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         changes.put_policy,
         bodies.PolicyBody,
         {200: bodies.PolicyDocument, 201: bodies.PolicyDocument},
-        problems=(*_BODY, 404, 409, 503),
+        problems=(409,),
     ),
     Operation(
         "PUT",
@@ -82,7 +76,6 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         changes.put_mode,
         bodies.ModeBody,
         {200: bodies.PolicyDocument},
-        problems=(*_BODY, 404, 503),
     ),
     Operation(
         "POST",
@@ -92,7 +85,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         None,
         bodies.DecisionBody,
         _DECIDED,
-        problems=(*_BODY, 404, 409, 503),
+        problems=(409,),
     ),
     Operation(
         "POST",
@@ -102,7 +95,6 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         None,
         bodies.BatchBody,
         {200: bodies.BatchAnswer},
-        problems=(*_BODY, 404, 503),
     ),
     Operation(
         "PUT",
@@ -112,17 +104,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         None,
         bodies.RewardBody,
         _DECIDED,
-        problems=(*_BODY, 404, 409, 410, 503),
+        problems=(409, 410),
     ),
-    Operation(
-        "GET",
-        "/v1/policies/{name}/privacy",
-        "The privacy report.",
-        "read",
-        reads.privacy,
-        answers={200: _FREE},
-        problems=(404, 503),
-    ),
+    Operation("GET", "/v1/policies/{name}/privacy", "The privacy report.", "read", reads.privacy, answers={200: _FREE}),
     Operation(
         "GET",
         "/v1/policies/{name}/history",
@@ -130,7 +114,6 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "read",
         reads.history,
         answers={200: bodies.History},
-        problems=(404, 503),
     ),
     Operation(
         "GET",
@@ -139,7 +122,6 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "read",
         reads.explanation,
         answers={200: _FREE},
-        problems=(404, 503),
     ),
     Operation(
         "GET",
@@ -148,7 +130,6 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "read",
         reads.total_privacy,
         answers={200: bodies.TotalPrivacy},
-        problems=(503,),
         whole=True,
     ),
     Operation(
@@ -159,7 +140,6 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         reads.live,
         answers={200: _FREE},
         media_type="text/event-stream",
-        problems=(503,),
     ),
     Operation(
         "GET",
@@ -178,18 +158,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         changes.add_key,
         bodies.KeyBody,
         {201: bodies.NewKey},
-        problems=(*_BODY, 409),
+        problems=(409,),
         whole=True,
     ),
     Operation(
-        "DELETE",
-        "/v1/keys/{key_name}",
-        "Revoke a key.",
-        "admin",
-        changes.revoke_key,
-        answers={204: None},
-        problems=(404,),
-        whole=True,
+        "DELETE", "/v1/keys/{key_name}", "Revoke a key.", "admin", changes.revoke_key, answers={204: None}, whole=True
     ),
     Operation(
         "GET",
@@ -211,3 +184,74 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     ),
     Operation("GET", "/", "The page.", None, page.index, answers={200: _FREE}, media_type="text/html"),
 )
+
+_KEY: Final = (401, 403, 429, 503)
+_BODY: Final = (400, 408, 413, 415, 422)
+"""Statuses of problems with a key, and with a body."""
+_PLACES: Final = "#/components/schemas/{name}"
+_PARAMETERS: Final[dict[str, tuple[Any, str]]] = {
+    "name": (bodies.Name, "The policy's name."),
+    "event_id": (bodies.Identity, "The caller's id of the decision."),
+    "key_name": (bodies.Name, "The key's name."),
+}
+
+
+def openapi() -> dict[str, Any]:
+    """The OpenAPI document of all operations."""
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
+    _, schemas = msgspec.json.schema_components(bodies.DOCUMENTS, ref_template=_PLACES)
+    schemas["PolicyBody"]["additionalProperties"] = True
+    schemas["BatchBody"]["properties"]["requests"]["items"] = {"$ref": _PLACES.format(name="DecisionBody")}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Tacit", "version": __version__, "description": "Decisions that learn under privacy."},
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    whole: dict[str, Any] = {
+        "summary": operation.about,
+        "operationId": re.sub(r"\W+", "_", f"{operation.method.lower()} {operation.path}").strip("_"),
+        "responses": _responses(operation),
+    }
+    names = re.findall(r"{(\w+)}", operation.path)
+    if names:
+        whole["parameters"] = [_parameter(name) for name in names]
+    if operation.takes is not None:
+        schema = {"$ref": _PLACES.format(name=operation.takes.__name__)}
+        whole["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    if operation.scope is not None:
+        whole["security"] = [{"key": []}]
+        unbound = " that is not bound to policies" if operation.whole else ""
+        whole["description"] = f"Needs a key with scope `{operation.scope}`{unbound}."
+    return whole
+
+
+def _parameter(name: str) -> dict[str, Any]:
+    kind, about = _PARAMETERS[name]
+    return {"name": name, "in": "path", "required": True, "description": about, "schema": msgspec.json.schema(kind)}
+
+
+def _responses(operation: Operation) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for status, kind in operation.answers.items():
+        found[str(status)] = {"description": HTTPStatus(status).phrase}
+        if kind is not None:
+            schema = {"$ref": _PLACES.format(name=kind.__name__)} if kind is not object else {}
+            found[str(status)]["content"] = {operation.media_type: {"schema": schema}}
+    usual = (
+        *(_KEY if operation.scope is not None else ()),
+        *(_BODY if operation.takes is not None else ()),
+        *((404,) if "{" in operation.path else ()),
+    )
+    problem = {MEDIA_TYPE: {"schema": {"$ref": _PLACES.format(name=ProblemDocument.__name__)}}}
+    for status in sorted({*usual, *operation.problems}):
+        found[str(status)] = {"description": HTTPStatus(status).phrase, "content": problem}
+    return found

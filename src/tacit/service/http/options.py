@@ -28,7 +28,6 @@ class Options:
 
     data: str = _bound("Folder of the store; made if it is missing.", str(DEFAULT_FOLDER))
     database: str = _bound("URL of a PostgreSQL database, in place of a store in the folder.", "")
-    address: str = _bound("Where other processes on the database reach this one; by default where it listens.", "")
     host: str = _bound("Address to listen on.", "127.0.0.1")
     port: int = _bound("Port to listen on; 0 picks a free one.", DEFAULT_PORT)
     body_bytes: int = _bound("Longest body of a request, in bytes.", 1 << 20)

@@ -13,11 +13,15 @@ from http import HTTPStatus
 from typing import Final
 
 import msgspec
+from starlette.responses import Response
 
 from tacit.errors import InvalidInput, JournalExists, UnknownJournal
 from tacit.service.host import Refusal
 
 MEDIA_TYPE: Final = "application/problem+json"
+JSON: Final = "application/json"
+COMMON: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+"""Headers of all answers: they stay out of caches."""
 _TYPES: Final = "urn:tacit:problem:"
 
 
@@ -45,6 +49,10 @@ class Problem(Exception):  # noqa: N818 - it is an answer
     def body(self) -> bytes:
         """As JSON."""
         return msgspec.json.encode(self.document())
+
+    def answer(self) -> Response:
+        """As a whole answer."""
+        return Response(self.body(), self.status, COMMON | self.headers, MEDIA_TYPE)
 
 
 _REFUSALS: Final = {
@@ -106,12 +114,6 @@ def too_often(seconds: int) -> Problem:
 def stopping() -> Problem:
     """The service takes no more requests."""
     return Problem(503, "stopping", "the service is stopping: try again with the same event_id", {"Retry-After": "2"})
-
-
-def no_owner() -> Problem:
-    """Nobody owns a policy at this moment."""
-    detail = "no process owns this policy at this moment; one of them takes over within seconds. Nothing was changed"
-    return Problem(503, "no-owner", detail, {"Retry-After": "1"})
 
 
 def too_large(bound: int) -> Problem:

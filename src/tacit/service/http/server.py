@@ -8,6 +8,8 @@ import os
 import signal
 import socket
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -17,31 +19,26 @@ import uvicorn
 from tacit.errors import InvalidInput
 from tacit.service.deployment import Deployment
 from tacit.service.http.app import App
-from tacit.service.http.connections import BoundedProtocol, Places, open_files
-from tacit.service.http.keys import Keyring, first_key
+from tacit.service.http.connections import ASGIApplication, BoundedProtocol, Places, open_files
+from tacit.service.http.keys import ADMIN_FILE, Keyring, first_key
 from tacit.service.http.logs import JsonLog
 from tacit.service.http.options import ADDRESS_FILE, Options
-from tacit.service.http.receiving import ASGIApplication
 from tacit.service.http.state import Service
-from tacit.service.http.threads import finished_in
-from tacit.service.http.writer import Writer
+from tacit.service.http.writer import QUICK, Writer
 from tacit.service.sqlite_store import SQLiteStore
+from tacit.service.store import Store
 
 _BACKLOG: Final = 2_048
 """Connections that may wait to be accepted."""
 _ACCEPTS: Final = 8
 """Connections that are accepted in a turn of the event loop: uvloop accepts one of each listener, or of its copy."""
+_MODE: Final = 0o700
 _SHARE: Final = 4
 """One of so many open files may be a connection, another one may be about to be; the others are for the store."""
 
 
 def serve(options: Options) -> None:
-    """Serve until SIGTERM or SIGINT; what was answered is on the disk, and a snapshot at the end."""
-    if options.database:
-        from tacit.service.http.several import serve_database
-
-        serve_database(options)
-        return
+    """Serve until SIGTERM or SIGINT, on a database beside whoever else does; what was answered is in the store."""
     listener = listen(options)
     folder = Path(options.data)
     log = JsonLog(requests=options.log_requests)
@@ -51,6 +48,8 @@ def serve(options: Options) -> None:
         path = first_key(keyring, folder)
         if path is not None:
             log.say("an admin key was made", file=str(path))
+        elif not (folder / ADMIN_FILE).exists():
+            log.say("there are keys already: no admin key was made", folder=str(folder))
         _run(deployment, keyring, log, options, listener)
     finally:
         listener.close()
@@ -74,7 +73,14 @@ def listen(options: Options) -> socket.socket:
 
 
 def _opened(folder: Path, options: Options) -> Deployment:
-    store = SQLiteStore(folder)
+    store: Store
+    if options.database:
+        from tacit.service.postgres_store import PostgresStore
+
+        store = PostgresStore(options.database)
+        folder.mkdir(mode=_MODE, exist_ok=True)
+    else:
+        store = SQLiteStore(folder)
     try:
         return Deployment(store, most_arms=options.most_arms)
     except BaseException:
@@ -83,14 +89,37 @@ def _opened(folder: Path, options: Options) -> Deployment:
 
 
 def _run(deployment: Deployment, keyring: Keyring, log: JsonLog, options: Options, listener: socket.socket) -> None:
-    writer = Writer(deployment, log, options.most_waiting)
-    service = Service(deployment, keyring, writer, log, options)
-    writer.start()
+    shared = deployment.store.shared
+    writer = Writer(deployment.tick, log, options.most_waiting, 0.0 if shared else QUICK)
+    rewarder = Writer(keyring.refresh, log, options.most_waiting, 0.0) if shared else writer
+    lanes = {id(lane): lane for lane in (writer, rewarder)}.values()
+    service = Service(deployment, keyring, writer, rewarder, log, options)
+    for lane in lanes:
+        lane.start()
     settle_memory()
     try:
         Server(App(service), service, address_of(listener, options)).run([listener])
     finally:
-        writer.stop()
+        for lane in lanes:
+            lane.stop()
+
+
+def finished_in(seconds: float, work: Callable[[], object]) -> bool:
+    """Whether ``work`` is over after so many seconds; it is left alone if not.  What it raises is raised."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="tacit-end", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    for error in errors:
+        raise error
+    return not thread.is_alive()
 
 
 def settle_memory() -> None:
@@ -141,10 +170,6 @@ class Server(uvicorn.Server):
         asyncio.get_running_loop().set_exception_handler(self._unhandled)
         copies = 0 if sys.platform == "win32" else _ACCEPTS - 1
         await super().startup([*(sockets or ()), *(each.dup() for each in sockets or () for _ in range(copies))])
-        await self.announce()
-
-    async def announce(self) -> None:
-        """Say where requests are taken."""
         (Path(self._service.options.data) / ADDRESS_FILE).write_text(self._address + "\n")
         self._service.log.say("serving", page=f"{self._address}/")
         print(f"listening on {self._address}", flush=True)

@@ -1,27 +1,111 @@
-"""What the routes of one running service share."""
+"""What the routes of one running service share: who calls, how often, and what other processes have done meanwhile.
+
+**Rates.**  A decision and every other call is one request; a batch counts its decisions.  Whether a request is refused
+depends on how often this key asked, and when, which is public; never on what it asked.  Rewards have a bucket of their
+own, of the same rate: when somebody reports one is not public, and must not take a decision's place.
+
+**Other processes** may change a shared store at any time.  Whoever reads is shown all that anybody was answered before;
+a key or a policy that is not known here is looked for in the store before it is refused.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import math
+import threading
+import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Set
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import Any, Final, ParamSpec, TypeVar
 
+from tacit.errors import InvalidInput, JournalExists, StoreError, UnknownJournal
 from tacit.service.deployment import Deployment, Served
-from tacit.service.http.connections import CONNECTION
+from tacit.service.http.connections import CONNECTION, ASGIScope, header
 from tacit.service.http.keys import Key, Keyring
 from tacit.service.http.logs import JsonLog
-from tacit.service.http.neighbours import Neighbours, Nobody
 from tacit.service.http.options import Options
-from tacit.service.http.problems import no_key, no_owner
-from tacit.service.http.rates import Rates
-from tacit.service.http.receiving import ASGIScope, header
-from tacit.service.http.writer import Writer
+from tacit.service.http.problems import no_key, too_often
+from tacit.service.http.writer import Writer, end_process
 
 LATENCIES: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Bounds of the groups in which latencies are counted, in seconds; a last group has all that are longer."""
+BURST: Final = 2.0
+"""Seconds of its rate that a key which has not asked for a while may use at once; at least one request."""
+_MOST_FULL: Final = 1_000
+"""Buckets that are kept before those that are full, which are as good as none, are let go."""
+_KEYS_PAUSE: Final = 1 / 30
+"""Seconds between looks for keys: callers whose keys are wrong make the database no busier."""
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+class Bucket:
+    """What is left of one key's rate: one number, the time at which all of it is there again.
+
+    A request that finds at least one request in it passes, and may leave it in debt: a batch is not cut, and later
+    calls wait for it.
+    """
+
+    __slots__ = ("_cost", "_full_at", "_slack", "rate")
+
+    def __init__(self, rate: float) -> None:
+        self.rate, self._cost, self._full_at = rate, 1.0 / rate, -math.inf
+        self._slack = max(BURST - self._cost, 0.0)
+
+    def take(self, now: float) -> float:
+        """Take one request: 0.0 where it passes, else the seconds until it would, and nothing is taken."""
+        start = max(self._full_at, now)
+        wait = start - now - self._slack
+        if wait > 0.0:
+            return wait
+        self._full_at = start + self._cost
+        return 0.0
+
+    def charge(self, requests: int) -> None:
+        """Take further requests of a call that has passed, whether or not they are there."""
+        self._full_at += requests * self._cost
+
+    def full(self, now: float) -> bool:
+        """Whether nothing was taken that is not there again."""
+        return self._full_at <= now
+
+
+class Rates:
+    """The buckets of all keys of one process; used by the event loop alone.
+
+    ``rate`` is that of keys without one of their own.  ``clock`` counts seconds; a test passes one of its own.
+    """
+
+    def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._clock = rate, clock
+        self._buckets: dict[tuple[str, bool], Bucket] = {}
+
+    def take(self, key: Key, *, reward: bool = False) -> None:
+        """Let a call of this key pass, or refuse it."""
+        wait = self._bucket(key, reward).take(self._clock())
+        if wait > 0.0:
+            raise too_often(math.ceil(wait))
+
+    def charge(self, key: Key, requests: int) -> None:
+        """Count further requests of a call that has passed."""
+        self._bucket(key, False).charge(requests)
+
+    def _bucket(self, key: Key, reward: bool) -> Bucket:
+        rate = self._rate if key.rate is None else key.rate
+        found = self._buckets.get((key.name, reward))
+        if found is None or found.rate != rate:  # a new key, or another one under the name of one that was revoked
+            self._drop_full()
+            found = self._buckets[key.name, reward] = Bucket(rate)
+        return found
+
+    def _drop_full(self) -> None:
+        if len(self._buckets) >= _MOST_FULL:
+            now = self._clock()
+            self._buckets = {name: each for name, each in self._buckets.items() if not each.full(now)}
 
 
 @dataclass(slots=True)
@@ -37,6 +121,26 @@ class Latency:
         self.seconds += seconds
 
 
+class Looks:
+    """Looks at what other processes have done: one at a time, which all share who have asked before it began.
+
+    Two of them begin at least ``pause`` seconds apart.
+    """
+
+    def __init__(self, pause: float = 0.0) -> None:
+        self._pause, self._lock, self._newest = pause, asyncio.Lock(), -math.inf
+
+    async def take(self, look: Callable[[], Awaitable[object]], age: float = 0.0) -> None:
+        """Return when a look has succeeded that began at most ``age`` seconds before this call, or later."""
+        wanted = time.monotonic() - age
+        async with self._lock:
+            if self._newest < wanted:
+                await asyncio.sleep(max(self._newest + self._pause - time.monotonic(), 0.0))
+                begun = time.monotonic()
+                await look()
+                self._newest = begun
+
+
 @dataclass
 class Service:
     """One process that serves one deployment."""
@@ -44,6 +148,8 @@ class Service:
     deployment: Deployment
     keyring: Keyring
     writer: Writer
+    rewarder: Writer
+    """Carries out rewards: the writer, or one of its own where a turn is waited for and a reward needs none."""
     log: JsonLog
     options: Options
     answered: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -55,41 +161,95 @@ class Service:
     """Streams of changes that are open."""
     putting: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One policy is made at a time."""
-    neighbours: Neighbours = field(default_factory=Nobody)
-    """Other processes that serve policies of the same deployment."""
 
     def __post_init__(self) -> None:
         self.rates = Rates(self.options.key_rate)
+        self._shared = self.deployment.store.shared
+        self._finding = asyncio.Lock()
+        self._key_looks, self._looks = Looks(_KEYS_PAUSE), defaultdict[str | None, Looks](Looks)
 
-    def caller(self, scope: ASGIScope) -> Key:
+    async def caller(self, scope: ASGIScope) -> Key:
         """The key of a request, whose connection is told; one without a key is refused."""
-        key = self.keyring.holder(header(scope["headers"], b"authorization"))
+        given = header(scope["headers"], b"authorization")
+        key = self.keyring.holder(given)
+        if key is None and given is not None and self._shared:  # it may have been made elsewhere a moment ago
+            await self.see_keys()
+            key = self.keyring.holder(given)
         if CONNECTION in scope:
             scope[CONNECTION].places.show_key(scope[CONNECTION], key is not None)
         if key is None:
             raise no_key()
         return key
 
-    def served(self, name: str) -> Served:
-        """A policy of this process; refused for now where another one has it, or is about to."""
-        if name not in self.deployment.policies and name in self.neighbours.names():
-            raise no_owner()
-        return self.deployment.get(name)
+    async def found(self, name: str) -> Served:
+        """The policy of this name, which another process may have made."""
+        served = self.deployment.policies.get(name)
+        if served is not None or not self._shared:
+            return served or self.deployment.get(name)
+        async with self._finding:
+            return await self.aside(self.deployment.find, name)
+
+    # What other processes have done: nothing where the store is this one's alone
+
+    async def newest(self, name: str) -> Served:
+        """The policy of this name, with all that was answered before by any process."""
+        served = await self.found(name)
+        await self.see(name)
+        return served
+
+    async def see(self, name: str | None = None, age: float = 0.0) -> None:
+        """Know what was done to a policy, or to all of them; what is as old as ``age`` seconds will do."""
+        if self._shared:
+            await self._looks[name].take(partial(self.aside, self.deployment.refresh, name), age)
+
+    async def see_keys(self) -> None:
+        """Know what was done to keys."""
+        if self._shared:
+            await self._key_looks.take(partial(self.aside, self.keyring.refresh))
+
+    async def aside(
+        self, work: Callable[Arguments, Result], *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> Result:
+        """What ``work`` on the store returns, in a thread; a store that fails ends the process, as in the writer."""
+        try:
+            return await aside(partial(work, *arguments, **named))
+        except (InvalidInput, JournalExists, UnknownJournal):
+            raise
+        except StoreError as error:
+            end_process(self.log, error)
+            raise
+
+    # What is seen of it
 
     def policies_of(self, key: Key) -> dict[str, Served]:
-        """The policies of this process that a key reaches, by name."""
-        return {name: served for name, served in self.deployment.policies.items() if key.reaches(name)}
-
-    @property
-    def names(self) -> Set[str]:
-        """All policies of the deployment, whoever owns them."""
-        return self.neighbours.names() | self.deployment.policies.keys()
+        """The policies that a key reaches, by name."""
+        return {name: served for name, served in sorted(self.deployment.policies.items()) if key.reaches(name)}
 
     @property
     def status(self) -> str:
         """A public code: whether requests are taken."""
         if self.stopping.is_set():
             return "stopping"
-        if self.writer.waiting >= self.options.most_waiting:  # which counts no rewards
-            return "overloaded"
-        return "ok" if self.neighbours.ready() else "no-owner"
+        return "overloaded" if self.writer.waiting >= self.options.most_waiting else "ok"  # which counts no rewards
+
+
+async def aside(work: Callable[[], Result]) -> Result:
+    """What ``work`` returns or raises, in a thread that keeps nobody from ending; the event loop goes on meanwhile."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Result] = loop.create_future()
+
+    def settle(end: Callable[[Any], None], value: object) -> None:
+        if not future.done():
+            end(value)
+
+    def run() -> None:
+        done: Callable[[], None]
+        try:
+            done = partial(settle, future.set_result, work())
+        except BaseException as error:
+            done = partial(settle, future.set_exception, error)
+        with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+            loop.call_soon_threadsafe(done)
+
+    threading.Thread(target=run, name="tacit-aside", daemon=True).start()
+    return await future

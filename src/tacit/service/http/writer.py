@@ -7,7 +7,8 @@ waits is refused at once, before anything is changed.  So whether a decision is 
 **Where a group is carried out.**  On a disk that syncs in a fraction of a millisecond the event loop does it by itself:
 to hand a group to another thread and back takes longer than its commit, since Python runs one thread at a time.  What
 may take longer (a slow disk, a snapshot, much that is due at once) is left to the writer's thread, and everybody who
-only reads is answered meanwhile.
+only reads is answered meanwhile.  On a store that several processes share, all is left to threads: one for decisions,
+which take turns with those processes, and one for rewards, which never wait for a turn nor make anybody wait.
 
 **When a group fails, nobody is answered and the process ends.**  Memory runs ahead of the store then, and nobody knows
 by how much; what was answered before is in the store, and a new process goes on from there.
@@ -25,7 +26,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
-from tacit.service.deployment import Deployment
 from tacit.service.host import BEAT, Answer, Host, Refusal, Request, Reward
 from tacit.service.http.logs import JsonLog
 from tacit.service.http.problems import overloaded
@@ -56,7 +56,7 @@ Answered = list[tuple[Sequence[Job], Answers]]
 
 
 class Writer:
-    """The only one who decides and learns: in the event loop where that is quick, else in a thread.
+    """Carries out groups: in the event loop where that is quick, else in a thread, which also calls ``beat``.
 
     ``quick`` is how many seconds a group may take, on average, in the event loop; 0 leaves all to the thread.  ``fail``
     is called with what interrupted a group, after which nobody is answered: by default the process ends.
@@ -64,13 +64,13 @@ class Writer:
 
     def __init__(
         self,
-        deployment: Deployment,
+        beat: Callable[[], object],
         log: JsonLog,
         most_waiting: int,
         quick: float = QUICK,
         fail: Callable[[BaseException], None] | None = None,
     ) -> None:
-        self._deployment, self._bound, self._quick = deployment, most_waiting, quick
+        self._beat, self._bound, self._quick = beat, most_waiting, quick
         self._fail = fail or (lambda error: end_process(log, error))
         self._arrived: list[Job] = []
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -206,13 +206,16 @@ class Writer:
     # In the thread
 
     def _live(self) -> None:
-        next_tick = time.monotonic() + BEAT
+        next_beat = time.monotonic() + BEAT
         try:
             while True:
+                if next_beat <= time.monotonic():  # however much else there is to do
+                    self._alone(self._beat)
+                    next_beat = time.monotonic() + BEAT
                 try:
-                    work = self._work.get(timeout=max(0.0, next_tick - time.monotonic()))
+                    work = self._work.get(timeout=max(0.0, next_beat - time.monotonic()))
                 except queue.Empty:
-                    work, next_tick = partial(self._alone, self._deployment.tick), time.monotonic() + BEAT
+                    continue
                 if work is None:
                     return
                 work()

@@ -1,0 +1,205 @@
+"""Several processes on one PostgreSQL database: any of them takes any request, and rewards move nobody's row."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tacit.policies.log import Decided, LogEntry, Released, Rewarded
+from tacit.service.deployment import Deployment, Served
+from tacit.service.events import EVENTS
+from tacit.service.host import Answer, Decide, Refusal, Reward
+from tacit.service.journal import PolicyJournal
+from tacit.service.packing import unpack_entry
+from tests.service.hosting import arms_of
+from tests.service.parts import Clock, body, same_state
+
+pytestmark = pytest.mark.slow
+
+WAIT = 10.0
+PATIENCE = 120.0
+
+
+class Processes:
+    """So many processes in one, each with a store and a memory of its own, under one clock."""
+
+    def __init__(self, database: str, count: int = 2, policy: str = "joint-linucb", **changes: Any) -> None:
+        from tacit.service.postgres_store import PostgresStore
+
+        self.clock = Clock()
+        self.deployments = [Deployment(PostgresStore(database), clock=self.clock) for _ in range(count)]
+        self.deployments[0].put("p", body(policy, horizon=None) | {"reward_wait": WAIT, "mode": "online"} | changes)
+
+    def __getitem__(self, process: int) -> Served:
+        return self.deployments[process].find("p")
+
+    def asks(self, process: int, event: str) -> Decide:
+        number = sum(event.encode())
+        contexts = arms_of(number).tolist()
+        return self[process].intake.decision("n", contexts=contexts, event_id=event)[1]
+
+    def reports(self, process: int, event: str, reward: float | None) -> Reward:
+        return self[process].intake.reward("n", event, reward=reward, abandoned=reward is None)
+
+    def decide(self, process: int, event: str) -> Answer | Refusal:
+        return self[process].host.process([self.asks(process, event)])[0]
+
+    def reward(self, process: int, event: str, reward: float | None) -> Answer | Refusal:
+        return self[process].host.process([self.reports(process, event, reward)])[0]
+
+    def log(self) -> list[LogEntry]:
+        return [unpack_entry(entry) for entry in self.deployments[0].store.read("p").entries]
+
+    def close(self) -> None:
+        for deployment in self.deployments:
+            deployment.store.close()
+
+
+@contextmanager
+def serving(database: str, count: int = 2, policy: str = "joint-linucb", **changes: Any) -> Iterator[Processes]:
+    made = Processes(database, count, policy, **changes)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("policy", ["stream-glm", "joint-linucb", "joint-glm", "shuffle-glm", "greedy-mle"])
+@pytest.mark.parametrize("hold", [True, False])
+def test_processes_that_alternate_are_one_service(policy: str, hold: bool, database: str) -> None:
+    changes: dict[str, Any] = {"horizon": 400} if policy in ("joint-glm", "shuffle-glm") else {}
+    with serving(database, 3, policy, hold=hold, default_reward=0.0, **changes) as several:
+        for number in range(90):
+            several.clock.now += 0.4
+            asked = number % 3
+            found = several.decide(asked, f"event {number}")
+            assert isinstance(found, Answer)
+            assert several.decide((asked + 1) % 3, f"event {number}") == Answer(found.arm, False)
+            if number % 4:
+                assert several.reward((asked + 2) % 3, f"event {number}", 1.0) == Answer(found.arm, True)
+                assert several.reward(asked, f"event {number}", 1.0) == Answer(found.arm, False)
+                assert several.reward((asked + 1) % 3, f"event {number}", 0.0) is Refusal.OTHER_REWARD
+            if number == 60:
+                several[1].host.journal.compact()
+        several.clock.now += WAIT
+        several.decide(0, "last")
+        for deployment in several.deployments:
+            deployment.refresh()
+        first, *others = [several[process].host for process in range(3)]
+        assert first.published.decisions == 91
+        assert first.unsettled == 1
+        for other in others:
+            same_state(first.journal.policy, other.journal.policy, rounding=policy == "shuffle-glm")
+            for name in ("mode", "decisions", "releases", "estimate", "history", "spent_mu"):
+                assert getattr(other.published, name) == getattr(first.published, name), name
+        again = PolicyJournal(several.deployments[0].store, "p").policy
+        same_state(first.journal.policy, again, rounding=policy == "shuffle-glm")
+
+
+def _moves(several: Processes, delays: dict[int, float], last: int) -> list[tuple[Any, ...]]:
+    """Decisions at public times by both processes in turn, rewards in between; what the log says of who went where."""
+    begun = several.clock.now
+    times = [(0.5 * number, 0, number) for number in range(last)]
+    times += [(0.5 * number + delay, 1, number) for number, delay in delays.items()]
+    for at, kind, number in sorted(times):
+        several.clock.now = begun + at
+        if kind == 0:
+            several.decide(number % 2, f"event {number}")
+        else:
+            several.reward((number + 1) % 2, f"event {number}", 1.0)
+    first = next(entry.first for entry in several.log() if isinstance(entry, Decided))
+    moves: list[tuple[Any, ...]] = []
+    for entry in several.log():
+        if isinstance(entry, Rewarded):
+            moves.append(("rewarded", entry.decision - first))
+        elif isinstance(entry, Decided):
+            moves.append(("decided", entry.first - first))
+        elif isinstance(entry, Released):
+            moves.append(("released",))
+    return moves
+
+
+def test_with_hold_the_time_of_rewards_moves_nothing(postgres: Any) -> None:
+    """Neither the row that they belong to nor any other one: the logs of two worlds differ in nothing but values."""
+    early, late = dict.fromkeys(range(40), 0.1), {number: 0.1 + 0.2 * (number % 45) for number in range(40)}
+    logs = []
+    for delays in (early, late):
+        with postgres.database() as database, serving(database) as several:
+            logs.append(_moves(several, delays, 60))
+    assert logs[0] == logs[1]
+    assert sum(move[0] == "rewarded" for move in logs[0]) == 40
+    assert ("released",) in logs[0]
+
+
+def test_without_hold_a_reward_moves_its_own_row_alone(postgres: Any) -> None:
+    usual = dict.fromkeys(range(30), 0.1)
+    logs = []
+    for delays in (usual, usual | {7: 3.2}):
+        with postgres.database() as database, serving(database, hold=False) as several:
+            logs.append([move for move in _moves(several, delays, 50) if move != ("rewarded", 7)])
+    assert logs[0] == logs[1]
+
+
+@pytest.mark.parametrize("hold", [True, False])
+def test_a_reward_waits_for_no_turn_and_no_turn_for_a_reward(hold: bool, database: str) -> None:
+    """While one process holds the lock, rewards of other events are answered, by all processes."""
+    with serving(database, hold=hold) as several:
+        for event in "abc":
+            several.decide(0, event)
+        with several[0].host.journal.working(), ThreadPoolExecutor(1) as lane:
+            for process, event in enumerate("ab"):
+                told = [
+                    lane.submit(several.reward, each, event, 1.0).result(PATIENCE) for each in (process, 1 - process)
+                ]
+                assert [answer.new for answer in told if isinstance(answer, Answer)] == [True, False]
+        several.clock.now += 0.5
+        assert isinstance(several.decide(1, "d"), Answer)
+        assert sum(isinstance(entry, Rewarded) for entry in several.log()) == (0 if hold else 2)
+
+
+def test_a_reward_of_an_event_that_is_being_settled_is_answered_after_that(database: str) -> None:
+    with serving(database) as several:
+        several.decide(0, "a")
+        request = several.reports(1, "a", 1.0)
+        store = several.deployments[0].store
+        answers: list[Answer | Refusal] = []
+        thread = threading.Thread(target=lambda: answers.extend(several[1].host.process([request])))
+        with several[0].host.journal.working():
+            assert len(store.scan("p", EVENTS, 0, 10)) == 1  # locked until the turn ends
+            thread.start()
+            thread.join(0.2)
+            assert answers == []
+        thread.join(PATIENCE)
+        assert [isinstance(answer, Answer) for answer in answers] == [True]
+
+
+def test_a_policy_made_elsewhere_is_found(database: str) -> None:
+    with serving(database) as several:
+        several.deployments[0].put("q", body("random") | {"mode": "off"})
+        found = several.deployments[1].find("q")
+        assert found.host.published.mode == "off"
+        assert several.deployments[1].put("q", body("random"))[1] is False
+        several.deployments[1].set_mode("q", "online")
+        several.deployments[0].refresh("q")
+        assert several.deployments[0].get("q").host.published.mode == "online"
+        assert [change.number for change in several.deployments[0].get("q").host.published.modes] == [1, 2]
+
+
+def test_the_clock_goes_on_from_what_others_have_written(database: str) -> None:
+    """A process that counts less time than others goes on from the newest decision, and never goes back."""
+    with serving(database) as several:
+        several.decide(0, "a")
+        several[1].host._since += 4.0  # it was paused
+        several.clock.now += WAIT - 1.0
+        several.decide(0, "b")
+        several.decide(1, "c")  # at the time of b, by which a is not due
+        several.clock.now += 1.0
+        several.decide(1, "d")
+        several.deployments[0].refresh()
+        assert several[0].host.unsettled == 3
+        assert several.reward(0, "a", 1.0) is Refusal.UNKNOWN_EVENT
