@@ -150,7 +150,6 @@ def leaning(module: str, tree: ast.Module) -> list[str]:
         and isinstance(node.value, ast.Constant)
         and isinstance(node.value.value, str)
         and node.value.value.lstrip().startswith(("The same", "As "))
-        and not module.startswith("service/")
     ]
 
 

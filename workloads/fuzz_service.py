@@ -32,8 +32,8 @@ import requests
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # run as a script, it finds its neighbour as tests do
 
-from tacit.service.events import EVENTS, RELEASES
-from tacit.service.modes import MODE_CHANGES
+from tacit.service.events import EVENTS
+from tacit.service.published import MODE_CHANGES, RELEASES
 from tacit.service.sqlite_store import SQLiteStore
 from tacit.service.users import USERS
 from workloads.raw_requests import CASES, Target, sent

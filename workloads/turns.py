@@ -32,7 +32,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -234,8 +234,11 @@ class Player:
     def order(self, number: signal.Signals) -> None:
         """Let it send itself a signal in its next turn."""
         assert self.process.stdin is not None
-        self.process.stdin.write(f"{number.name}\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(f"{number.name}\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise AssertionError(f"a process ended by itself: {self.process.wait()}") from None
 
     def end(self) -> None:
         """Kill it, if it lives, and hear what it has said."""
@@ -244,7 +247,8 @@ class Player:
         self._reader.join()
         for stream in (self.process.stdin, self.process.stdout):
             assert stream is not None
-            stream.close()
+            with suppress(BrokenPipeError):  # an order that it never read
+                stream.close()
 
 
 _NOTING = threading.Lock()

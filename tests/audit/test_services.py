@@ -6,7 +6,7 @@ import pytest
 
 from tacit.audit.service_cases import SERVICE_CASES, TIGHT, random_script
 from tacit.audit.services import OpenService, replay_service
-from tacit.service.http.in_process import InProcessService, SharedInProcessService
+from tacit.testing.services import InProcessService, SharedInProcessService
 
 pytestmark = pytest.mark.slow
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +69,6 @@ def test_keys_of_a_service_that_runs_and_of_one_that_does_not(tmp_path: Path) ->
     with running.client(key) as client:
         assert client.get("/v1/policies").status_code == 200
     tacit("keys", "revoke", "shop", "--data", str(tmp_path / "data"))
-    refused = tacit("backup", str(tmp_path / "data"), str(tmp_path / "file"), code=2)
-    assert "one owner" in refused.output
     assert running.stop() == 0
     key = exercise("--data", str(tmp_path / "data"))
     again = Running(tmp_path / "data")
@@ -100,6 +99,50 @@ def test_a_backup_is_served_like_the_original(tmp_path: Path) -> None:
     assert restored.stop() == 0
     assert after["config"] == before["config"]
     assert after["estimate"] == before["estimate"]
+
+
+def test_a_backup_of_a_service_that_runs_brings_its_keys_along(tmp_path: Path) -> None:
+    data, file, other = tmp_path / "data", tmp_path / "file", tmp_path / "other"
+    running = Running(data)
+    path = running.policy()
+    with running.client() as client:
+        for _ in range(20):
+            client.post(f"{path}/decisions", json={"contexts": [[1.0, 0.0], [0.0, 1.0]]})
+        before = client.get(f"{path}/history").json()
+    assert "1 policies and the keys of callers" in tacit("backup", str(data), str(file), "--keys").output
+    assert file.stat().st_mode & 0o077 == 0
+    tacit("backup", str(data), str(file), code=2)
+    (data / "admin.key").rename(tmp_path / "admin.key")
+    assert "admin.key is missing" in " ".join(
+        tacit("backup", str(data), str(tmp_path / "second"), code=2).output.split()
+    )
+    assert "Keys of callers came back" in tacit("restore", str(file), str(other)).output
+    (tmp_path / "admin.key").rename(other / "admin.key")
+    restored = Running(other)
+    with restored.client() as client:
+        assert client.get(f"{path}/history").json() == before
+    assert (running.stop(), restored.stop()) == (0, 0)
+
+
+def test_a_copy_is_adopted_on_purpose(tmp_path: Path) -> None:
+    running = Running(tmp_path / "data")
+    path = running.policy()
+    with running.client() as client:
+        for _ in range(20):
+            client.post(f"{path}/decisions", json={"contexts": [[1.0, 0.0], [0.0, 1.0]]})
+        before = client.get(path).json()
+    assert running.stop() == 0
+    (tmp_path / "copy").mkdir(mode=0o700)
+    for part in (tmp_path / "data").iterdir():
+        shutil.copy(part, tmp_path / "copy" / part.name)
+    assert "tacit adopt" in " ".join(tacit("keys", "list", "--data", str(tmp_path / "copy"), code=2).output.split())
+    assert "the original now" in tacit("adopt", str(tmp_path / "copy")).output
+    adopted = Running(tmp_path / "copy")
+    with adopted.client() as client:
+        after = client.get(path).json()
+        assert client.post(f"{path}/decisions", json={"contexts": [[1.0, 0.0]]}).status_code == 201
+    assert adopted.stop() == 0
+    assert (after["decisions"], after["estimate"]) == (before["decisions"], before["estimate"])
 
 
 def test_a_restore_that_lets_users_count_again_is_accepted_or_declared(tmp_path: Path) -> None:

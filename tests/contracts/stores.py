@@ -33,10 +33,10 @@ def append(store: Store, name: str, seq: int, group: Group) -> int:
         return store.append(name, seq, group)
 
 
-def compact(store: Store, name: str, seq: int, snapshot: bytes) -> None:
+def compact(store: Store, name: str, seq: int, snapshot: bytes, group: Group | None = None) -> None:
     """Write a snapshot in a turn of its own."""
     with store.turn(name, seq):
-        store.compact(name, seq, snapshot)
+        store.compact(name, seq, snapshot, group)
 
 
 def entries_of(store: Store, name: str) -> list[bytes]:
@@ -82,7 +82,7 @@ def check_names(open_store: OpenStore) -> None:
 
 
 def check_wrong_numbers(open_store: OpenStore) -> None:
-    """Whoever does not know all of the log changes nothing."""
+    """A process that does not know all of the log changes nothing."""
     store = open_store()
     store.create("a", b"", b"first")
     assert append(store, "a", 0, Group([b"1"], rows("t", row(b"k", 1)))) == 1
@@ -408,12 +408,15 @@ class StoreMachine(RuleBasedStateMachine):
             assert done == ({key} if same and key in model.tables[table] else set())
             model.tables[table] |= {key: old._replace(value=value) for key in done}
 
-    @rule(name=NAMES, snapshot=VALUES)
-    def compact(self, name: str, snapshot: bytes) -> None:
+    @rule(name=NAMES, snapshot=VALUES, note=st.none() | VALUES, last=st.none() | st.integers(0, 9))
+    def compact(self, name: str, snapshot: bytes, note: bytes | None, last: int | None) -> None:
         model = self.models.get(name)
         if model is not None:
-            compact(self.store, name, model.seq, snapshot)
+            table = next(iter(model.tables))
+            group = Group(forget={} if last is None else {table: last}, note=note)
+            compact(self.store, name, model.seq, snapshot, group)
             model.snapshot, model.snapshot_seq, model.entries = snapshot, model.seq, []
+            model.take(group)
 
     @precondition(lambda self: self.models)
     @rule()

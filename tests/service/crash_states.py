@@ -153,8 +153,8 @@ def reopen(recording: Recording, disk: Disk, synchronous: str = "FULL") -> SQLit
 def end(store: SQLiteStore, orderly: bool) -> None:
     """Close a store, or leave it as a process does that is killed."""
     if not orderly:
-        store._database.abandon()
-        store._guard.failure = "killed"
+        store._abandon()
+        store._failure = "killed"
     store.close()
 
 

@@ -125,8 +125,11 @@ class FaultyStore(Store):
     def swap(self, name: str, table: str, swaps: Sequence[Swap], beside: str = "") -> set[bytes]:
         return set(self._call("swap", name, table, swaps, beside))
 
-    def compact(self, name: str, seq: int, snapshot: bytes) -> None:
-        self._call("compact", name, seq, snapshot)
+    def compact(self, name: str, seq: int, snapshot: bytes, group: Group | None = None) -> None:
+        self._call("compact", name, seq, snapshot, group)
+
+    def adopt(self) -> None:
+        self._call("adopt")
 
     def settings(self, prefix: str) -> Mapping[str, bytes]:
         return dict(self._call("settings", prefix))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import apsw
-
-from tacit.service.sqlite_database import Database, Values
 
 _NUMBERS = itertools.count()
 
@@ -51,12 +49,12 @@ class Disk:
             self.fault(event)
         self.events.append(event)
 
-    def connect(self, path: Path) -> Database:
+    def connect(self, path: Path) -> sqlite3.Connection:
         """What a store takes as ``connect``; it should just have written the log of another process anew."""
         log = path.with_name(f"{path.name}-wal")
         if self.renews and log.exists() and log.stat().st_ino != self.log_inode:
             self.events.append(Event("renewed", log.name))
-        return _RecordedDatabase(path, self.name)
+        return cast(sqlite3.Connection, _RecordedConnection(path, self.name))
 
 
 class _RecordingVFS(apsw.VFS):
@@ -100,38 +98,44 @@ class _RecordingFile(apsw.VFSFile):
         return True
 
 
-class _RecordedDatabase(Database):
-    """The same statements through apsw, with errors as the standard library has them."""
+@dataclass(frozen=True)
+class _Result:
+    """What a store asks of a cursor."""
+
+    rows: list[Any]
+    rowcount: int
+
+    def fetchall(self) -> list[Any]:
+        return self.rows
+
+
+class _RecordedConnection:
+    """What a store asks of a connection of the standard library, through apsw, with errors as that library has them."""
 
     def __init__(self, path: Path, vfs: str) -> None:
-        self.path = path
         with _translated():
             self._apsw = apsw.Connection(str(path), vfs=vfs, statementcachesize=100)
+        self._abandoned = False
 
-    def run(self, statement: str, values: Values = ()) -> int:
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> _Result:
         with _translated():
-            self._apsw.execute(statement, values).fetchall()
-            return self._apsw.changes()
+            return _Result(self._apsw.execute(statement, values).fetchall(), self._apsw.changes())
 
-    def run_many(self, statement: str, many: Iterable[Values]) -> None:
+    def executemany(self, statement: str, many: Iterable[Sequence[Any]]) -> None:
         with _translated():
             self._apsw.executemany(statement, many).fetchall()
 
-    def rows(self, statement: str, values: Values = ()) -> list[Any]:
-        with _translated():
-            return self._apsw.execute(statement, values).fetchall()
+    def setconfig(self, option: int, enable: bool) -> None:
+        """Python 3.12 has it: how a store is abandoned."""
+        self._apsw.config(option, int(enable))
+        self._abandoned = True
 
     def close(self) -> None:
+        if self._abandoned:
+            self._apsw.close(True)
+            return
         with suppress(apsw.Error):  # SQLite itself does not tell what fails when it ends
             self._apsw.close()
-
-    def abandon(self) -> None:
-        """As Python 3.12 does it."""
-        self._apsw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        self._apsw.close(True)
-
-    def keep_forever(self) -> None:
-        """Nothing forks in these tests."""
 
 
 @contextmanager

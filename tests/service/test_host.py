@@ -13,13 +13,12 @@ import pytest
 
 from tacit.errors import JournalLost, StoreDamaged, StoreFailed
 from tacit.policies.registry import make_policy
+from tacit.service import events as events_module
 from tacit.service import host as host_module
 from tacit.service import journal as journal_module
-from tacit.service import modes as modes_module
-from tacit.service import waiting as waiting_module
 from tacit.service.events import EVENTS, Status
 from tacit.service.host import Answer, Refusal, Request, SetMode
-from tacit.service.modes import MODE_CHANGES, ModeChange
+from tacit.service.published import MODE_CHANGES, ModeChange
 from tacit.service.store import Row
 from tests.service.hosting import Bench, arms_of
 from tests.service.parts import arguments
@@ -262,7 +261,7 @@ def test_a_decision_settles_all_that_is_due_however_much_it_is(
 ) -> None:
     """In transactions of bounded size; one that fails leaves the rest to the next decision."""
     monkeypatch.setattr(host_module, "_SETTLED_AT_ONCE", 8)
-    monkeypatch.setattr(waiting_module, "_FEW", 5)
+    monkeypatch.setattr(events_module, "_FEW", 5)
     bench = served(tmp_path, policy="random", event_memory=2 * WAIT)
     names = [f"event {number}" for number in range(30)]
     bench.process(*(bench.asks(name) for name in names))
@@ -361,7 +360,7 @@ def test_beats_are_written_whether_or_not_anything_is_due(tmp_path: Path) -> Non
 
 
 def test_an_id_is_known_by_the_clock_deleted_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting_module.WaitingEvents, "forget", lambda self, now: None)
+    monkeypatch.setattr(events_module.WaitingEvents, "forget", lambda self, now: None)
     bench = served(tmp_path, event_memory=2 * WAIT)
     arm = bench.arm("a")
     bench.reward("a", 1.0)
@@ -487,7 +486,7 @@ def test_switched_off_refuses_decisions_and_takes_rewards(bench: Bench) -> None:
 
 
 def test_changes_of_mode_are_public_events_that_survive(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(modes_module, "MOST_KEPT", 3)
+    monkeypatch.setattr(host_module, "MOST_MODES", 3)
     assert not _looks(bench).modes
     bench.arm("a")
     bench.mode("online")  # as it was: no change
@@ -636,7 +635,7 @@ def test_no_number_of_releases_is_seen_with_two_estimates(tmp_path: Path) -> Non
 
 def test_history_and_its_rows_are_bounded_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups with several releases: what is remembered in memory is what a restart finds."""
-    monkeypatch.setattr(host_module, "_SHOWN_RELEASES", 6)
+    monkeypatch.setattr(host_module, "MOST_RELEASES", 6)
     bench = served(tmp_path, factorization="tree", hold=False)  # which releases with every decision
     for number in range(12):
         names = [f"event {number} {place}" for place in range(4)]

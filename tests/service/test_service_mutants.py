@@ -15,9 +15,9 @@ import pytest
 
 from tacit.audit.service_cases import SERVICE_CASES
 from tacit.audit.services import OpenService, replay_service
+from tacit.service.events import WaitingEvents
 from tacit.service.host import Decide, Host, Request, Reward
-from tacit.service.http.in_process import InProcessService, SharedInProcessService
-from tacit.service.waiting import WaitingEvents
+from tacit.testing.services import InProcessService, SharedInProcessService
 from tests.mutants.faults import Change
 from tests.mutants.mutants import changed
 

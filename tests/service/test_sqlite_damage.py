@@ -71,7 +71,7 @@ def everything(store: Store) -> object:
 
 
 def test_no_flipped_byte_goes_unnoticed(folder: Path) -> None:
-    """Whatever byte is changed: what is read is what was written, or the store is damaged."""
+    """After a change of any byte, what is read is what was written, or the store is damaged."""
     filled(folder, 100)
     store = SQLiteStore(folder)
     expected = everything(store)

@@ -249,5 +249,5 @@ def test_store_of_an_earlier_version_is_migrated(folder: Path) -> None:
     for _ in range(2):
         store = SQLiteStore(folder)
         assert entries_of(store, "a") == entries
-        assert store._database.rows("PRAGMA user_version") == [(2,)]
+        assert store._rows("PRAGMA user_version") == [(2,)]
         store.close()

@@ -91,7 +91,7 @@ def _publish_first() -> type[TappedStore]:
         def commit_late() -> None:
             if self.journal.released_in_group:
                 number = self.published.releases + self.journal.released_in_group
-                self.published = publish(self.journal.policy, "online", number, self._points())
+                self.published = publish(self.journal.policy, "online", number, self._releases.known)
                 time.sleep(_EARLY)
             commit()
 

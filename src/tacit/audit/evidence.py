@@ -21,7 +21,7 @@ from tacit.audit.replay import TOLERANCE, PairOutcome
 from tacit.audit.service_cases import SERVICE_CASES, TIGHT, random_script
 from tacit.audit.services import replay_service
 from tacit.audit.statistics import CLAIM_SLACK, Samples, clopper_pearson_bound, gaussian_bound, noise_scale_bounds
-from tacit.audit.tasks import SERVICE, AuditTask
+from tacit.audit.tasks import AuditTask
 from tacit.extensions import load_again
 from tacit.extras import named_extras
 from tacit.privacy.gaussian import epsilon_from, mu_from
@@ -241,7 +241,7 @@ def _service(task: AuditTask) -> list[Evidence]:
         detail = outcome.divergences[0]
     epsilon, delta = float(script.body["epsilon"]), float(script.body["delta"])
     bound = epsilon_from(outcome.mu, delta) if outcome.mu > 0.0 else 0.0
-    return [Evidence(SERVICE, epsilon, bound, f"replay: {task.name}", 1, verdict, f"{detail}; at delta {delta:g}")]
+    return [Evidence(task.place, epsilon, bound, f"replay: {task.name}", 1, verdict, f"{detail}; at delta {delta:g}")]
 
 
 def _service_pairs(task: AuditTask) -> list[Evidence]:
@@ -255,7 +255,7 @@ def _service_pairs(task: AuditTask) -> list[Evidence]:
     diverged = [outcome.divergences[0] for outcome in outcomes if outcome.divergences]
     if diverged:
         detail = f"{len(diverged)} pairs diverge: {diverged[0]}"
-    return [Evidence(SERVICE, None, None, "replay: random pairs", task.runs, _verdict(outcomes), detail)]
+    return [Evidence(task.place, None, None, "replay: random pairs", task.runs, _verdict(outcomes), detail)]
 
 
 def _verdict(outcomes: Sequence[PairOutcome]) -> str:

@@ -57,6 +57,8 @@ class AuditTask:
     """Modules that registered the policy; a process that performs the task imports them first."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the policy, its horizon among them, in place of those of its settings."""
+    place: str = ""
+    """What the service is called in the findings."""
     service: str = ""
     """The service to be audited, as ``module:name`` of what opens one (`tacit.audit.services.OpenService`)."""
 
@@ -112,9 +114,10 @@ def paper_tasks(delta: float, seed: int = 0) -> list[AuditTask]:
     return [AuditTask("paper", PAPER, 24, 4.0, delta, seed=seed)]
 
 
-def service_tasks(service: str, effort: Effort = FULL, seed: int = 0) -> list[AuditTask]:
+def service_tasks(place: str, service: str, effort: Effort = FULL, seed: int = 0) -> list[AuditTask]:
     """Tasks that play neighbours through a service: all named ones, and random ones."""
-    named = [AuditTask("service", name, 1, seed=seed, service=service) for name in SERVICE_CASES]
+    terms: dict[str, Any] = {"seed": seed, "place": place, "service": service}
+    named = [AuditTask("service", name, 1, **terms) for name in SERVICE_CASES]
     starts = range(0, effort.service, _PAIRS_AT_ONCE)
     sizes = [(start, min(_PAIRS_AT_ONCE, effort.service - start)) for start in starts]
-    return named + [AuditTask("service pairs", str(start), size, seed=seed, service=service) for start, size in sizes]
+    return named + [AuditTask("service pairs", str(start), size, **terms) for start, size in sizes]

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tacit._version import __version__
-from tacit.cli import audit, bench, calibrate, keys, plan, policies, reproduce, serve, simulate
+from tacit.cli import audit, bench, calibrate, keys, plan, policies, reproduce, serve, simulate, stores
 from tacit.cli.shared import FriendlyGroup
 
 app = typer.Typer(
@@ -44,8 +44,9 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("policies")(policies.policies)
 app.command("audit")(audit.audit)
 app.command("serve")(serve.serve)
-app.command("backup")(serve.backup)
-app.command("restore")(serve.restore)
+app.command("backup")(stores.backup)
+app.command("restore")(stores.restore)
+app.command("adopt")(stores.adopt)
 app.add_typer(calibrate.app, name="calibrate")
 app.add_typer(bench.app, name="bench")
 app.add_typer(keys.app, name="keys")

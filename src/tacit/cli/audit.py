@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     from tacit.experiments.tables import Table
 
 ALL = "all"
-_SERVICE = "tacit.service.http.in_process:InProcessService"
+_SERVICES = {
+    "service": "tacit.testing.services:InProcessService",
+    "service, two processes": "tacit.testing.services:SharedInProcessService",
+}
+"""What opens the services to be audited, by what they are called in the findings."""
 _OWN_FLAGS = {name: f"--{name}" for name in ("horizon", "epsilon", "delta", "seed")}
 
 
@@ -90,7 +94,8 @@ def audit(
         options=_options(wanted, option, horizon),
     )
     if name in (ALL, known.SERVICE) and _has_service(asked=name != ALL):
-        tasks += known.service_tasks(_SERVICE, effort, seed)
+        for place, service in _SERVICES.items():
+            tasks += known.service_tasks(place, service, effort, seed)
     if name == ALL:
         tasks += known.paper_tasks(delta, seed)
     found = _perform(tasks, jobs)
@@ -115,12 +120,13 @@ def _has_service(*, asked: bool) -> bool:
     """Return whether the service is installed; raise `MissingExtra` where it was ``asked`` for and is not."""
     from pkgutil import resolve_name
 
+    from tacit.audit.tasks import SERVICE
     from tacit.errors import MissingExtra
     from tacit.extras import named_extras
 
     try:
         with named_extras():
-            resolve_name(_SERVICE)
+            resolve_name(_SERVICES[SERVICE])
     except MissingExtra as error:
         if asked:
             raise

@@ -1,4 +1,4 @@
-"""`tacit keys`: who may call the service.
+"""`tacit keys`: the keys of callers of the service.
 
 A folder belongs to one process.  While it is served these commands ask the service, with the admin key that it has
 written there; otherwise they open the store themselves, as they do with a database, whose processes notice at once.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.serve import opened
 from tacit.cli.shared import FriendlyGroup, Json, Refused, messages, show
+from tacit.cli.stores import RunningService, opened_or_served
 
 if TYPE_CHECKING:
     from tacit.service.store import Store
@@ -28,7 +28,6 @@ Database = Annotated[
     str | None, typer.Option(metavar="URL", help="A PostgreSQL database, in place of a store in the folder.")
 ]
 _DEFAULT = Path("tacit-data")
-_SECONDS = 10.0
 
 
 @app.command("add")
@@ -56,22 +55,18 @@ def add(
       tacit keys add news --policies 'front-page,news-*'
       tacit keys add shop --database postgresql://tacit@db.example/tacit
     """
-    from tacit.service.http.keys import checked_name, checked_policies, checked_rate, checked_scopes
+    from tacit.service.http.keys import Key
 
-    wanted: dict[str, Any] = {
-        "name": checked_name("name", name),
-        "scopes": checked_scopes(_listed(scopes)),
-        "namespace": checked_name("namespace", namespace),
-        "rate": checked_rate(rate),
-        "policies": None if policies is None else checked_policies(_listed(policies)),
-    }
+    wanted: dict[str, Any] = {"name": name, "scopes": _listed(scopes), "namespace": namespace, "rate": rate}
+    wanted["policies"] = None if policies is None else _listed(policies)
+    Key(**wanted, created="")  # refuses what is not allowed before a service is asked
     with _keys(data, database) as keys:
         typer.echo(keys.add(wanted))
     messages().print("Keep it: it is shown this once.")
 
 
-def _listed(text: str) -> list[str]:
-    return [each.strip() for each in text.split(",") if each.strip()]
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in text.split(",") if each.strip())
 
 
 @app.command("list")
@@ -107,37 +102,8 @@ def revoke(
 @contextmanager
 def _keys(folder: Path, database: str | None) -> Iterator[_Stored | _Served]:
     """Open the keys of a store, or ask the service that has it open."""
-    from tacit.errors import StoreInUse
-
-    with ExitStack() as ends:
-        try:
-            found: _Stored | _Served = _Stored(ends.enter_context(opened(database or str(folder))))
-        except StoreInUse as error:
-            address = _address(folder)
-            if address is None:
-                raise Refused(f"{error}; nor is there a service that answers and could be asked") from error
-            found = _Served(folder, address)
-        yield found
-
-
-def _address(folder: Path) -> str | None:
-    """Find the service that was started with this folder, if it answers."""
-    from tacit.service.http.options import ADDRESS_FILE
-
-    path = folder / ADDRESS_FILE
-    address = path.read_text().strip() if path.is_file() else ""
-    return address if address and _answers(address) else None
-
-
-def _answers(address: str) -> bool:
-    from urllib.error import URLError
-    from urllib.request import urlopen
-
-    try:
-        with urlopen(f"{address}/healthz", timeout=_SECONDS):
-            return True
-    except (URLError, TimeoutError, ValueError):
-        return False
+    with opened_or_served(database or str(folder)) as found:
+        yield _Served(found) if isinstance(found, RunningService) else _Stored(found)
 
 
 class _Stored:
@@ -150,7 +116,8 @@ class _Stored:
 
     def add(self, wanted: dict[str, Any]) -> str:
         """Make a key and return its text."""
-        return self._keyring.add(**wanted)[0]
+        text, _ = self._keyring.add(**wanted)
+        return text
 
     def all(self) -> list[dict[str, Any]]:
         """List all keys as rows."""
@@ -166,44 +133,19 @@ class _Stored:
 class _Served:
     """Keys of a service that runs."""
 
-    def __init__(self, folder: Path, address: str) -> None:
-        from tacit.service.http.keys import ADMIN_FILE
-
-        path = folder / ADMIN_FILE
-        if not path.is_file():
-            raise Refused(
-                f"{path} is missing, and the service at {address} asks for an admin key: put it there, or stop the "
-                "service"
-            )
-        self._address, self._key = address, path.read_text().strip()
+    def __init__(self, service: RunningService) -> None:
+        self._service = service
 
     def add(self, wanted: dict[str, Any]) -> str:
         """Make a key and return its text."""
-        return str(self._call("POST", "/v1/keys", wanted)["key"])
+        return str(json.loads(self._service.call("POST", "/v1/keys", wanted) or b"{}")["key"])
 
     def all(self) -> list[dict[str, Any]]:
         """List all keys as rows."""
-        return list(self._call("GET", "/v1/keys")["keys"])
+        return list(json.loads(self._service.call("GET", "/v1/keys") or b"{}")["keys"])
 
     def revoke(self, name: str) -> bool:
         """Remove a key; return whether there was one of this name."""
         from urllib.parse import quote
 
-        return self._call("DELETE", f"/v1/keys/{quote(name, safe='')}") is not None
-
-    def _call(self, method: str, path: str, body: object = None) -> Any:
-        """Call the service and return its answer, None for 404; another error is raised with its message."""
-        from urllib.error import HTTPError, URLError
-        from urllib.request import Request, urlopen
-
-        headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
-        data = None if body is None else json.dumps(body).encode()
-        try:
-            with urlopen(Request(self._address + path, data, headers, method=method), timeout=_SECONDS) as answer:
-                return json.loads(answer.read() or b"{}")
-        except HTTPError as error:
-            if error.code == 404:
-                return None
-            raise Refused(json.loads(error.read())["detail"]) from error
-        except (URLError, TimeoutError) as error:
-            raise Refused(f"the service at {self._address} does not answer: {error}") from error
+        return self._service.call("DELETE", f"/v1/keys/{quote(name, safe='')}") is not None

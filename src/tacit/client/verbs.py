@@ -27,7 +27,8 @@ _TOLD_AT_ONCE: Final = 2
 """How many of them are abandoned after a call that was answered, whose caller waits meanwhile."""
 _MAKING: Final = 60.0
 """Seconds that the making of a policy may take, whatever the timeout of other calls."""
-_OFF: Final = "switched-off"
+_OFF: Final = ("switched-off", "deleted")
+"""Codes of refusals by a policy that decides nothing, now or any more."""
 Arguments = ParamSpec("Arguments")
 
 
@@ -57,7 +58,7 @@ class _Question:
         """The choice that follows from an answer or an error, or the error."""
         if isinstance(outcome, dict):
             return Choice(int(outcome["arm"]), self.event_id)
-        off = isinstance(outcome, ServiceRefused) and outcome.code == _OFF
+        off = isinstance(outcome, ServiceRefused) and outcome.code in _OFF
         if self._default_arm is not None and (self._always or off or isinstance(outcome, ServiceUnavailable)):
             return Choice(self._default_arm, self.event_id, answered=False)
         return outcome
@@ -304,6 +305,29 @@ class Verbs:
             There is no such policy or mode.
         """
         return (yield from self._asked(Call("PUT", f"{path(policy)}/mode", encoded({"mode": mode}))))
+
+    @Verb
+    def delete(self, policy: str) -> Conversation[dict[str, Any]]:
+        """Erase all of a policy but what is public, for ever; what it has spent stays in the total.
+
+        Parameters
+        ----------
+        policy : str
+            Name of the policy, which is not used again.
+
+        Returns
+        -------
+        dict
+            The policy's document.
+
+        Raises
+        ------
+        ServiceUnavailable
+            The service could not answer.
+        ServiceRefused
+            There is no such policy.
+        """
+        return (yield from self._asked(Call("DELETE", path(policy), patience=_MAKING)))
 
     @Verb
     def policy(self, policy: str) -> Conversation[dict[str, Any]]:

@@ -3,12 +3,12 @@
 A store itself must not be copied: two copies would release the same rows with different noise.  A backup has no rows.
 A policy that is restored from it goes on from what had been released, draws noise of its own and counts as a new
 cohort; waiting decisions, and what was learned after the last release, are lost (docs/theory.md, "Recovery after a
-crash").
+crash").  Each policy is written as it was at one moment, whether or not it is served meanwhile.
 
 Where users are counted, their counters and the key of their hashes are in the file too, since a person's decisions
-would count anew otherwise.  They name nobody, but tell whoever has the file whether somebody came: such a backup is
-secret.  Decisions made after it was written count again all the same: whoever restores it says whether an earlier life
-released any of them, and accepts what that costs a person (`tacit.service.lives`).
+would count anew otherwise.  They name no person, but tell who has the file whether a given person came: such a backup
+is secret.  Decisions made after it was written count again all the same: the operator who restores it says whether an
+earlier life released any of them, and accepts what that costs a person (`tacit.service.lives`).
 """
 
 from __future__ import annotations
@@ -19,22 +19,30 @@ import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 
 from tacit._version import __version__
 from tacit.errors import CorruptState, InvalidInput, TacitError
-from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import policy_class
 from tacit.policies.state import Snapshot
-from tacit.service.events import HASH_KEY
-from tacit.service.journal import UNFINISHED, PolicyJournal, create_journal, extra_of
+from tacit.service.events import HASH_KEY, Progress
+from tacit.service.journal import (
+    KEYS,
+    UNFINISHED,
+    PolicyJournal,
+    create_journal,
+    extra_of,
+    public_part,
+)
 from tacit.service.lives import LIVES, cost_of_lives, lives_of
-from tacit.service.modes import MODE_CHANGES, ModeChange
 from tacit.service.packing import Array, pack, unpack
+from tacit.service.published import MODE_CHANGES, RELEASES, ModeChange, Point
 from tacit.service.sqlite_files import sync_folder
 from tacit.service.store import Group, Row, Store
 from tacit.service.terms import TERMS, Terms
@@ -42,14 +50,15 @@ from tacit.service.users import USERS
 
 _MAGIC: Final = b"tacit backup 1\n"
 _DIGEST: Final = hashlib.sha256().digest_size
-_KEPT_NOTES: Final = ("users", "mode", "modes", LIVES)
+_KEPT_NOTES: Final = ("users", "mode", "modes", "releases", LIVES)
 
 
 @dataclass(frozen=True)
 class Kept:
     """A policy of a backup."""
 
-    policy: Policy
+    snapshot: Snapshot
+    """What is public of its state."""
     extra: Mapping[str, Any]
     """What the service keeps with its configuration."""
     note: Mapping[str, Any] = field(default_factory=dict)
@@ -58,6 +67,16 @@ class Kept:
     """Counters of its users: secret."""
     modes: tuple[ModeChange, ...] = ()
     """When its mode changed."""
+    releases: tuple[Point, ...] = ()
+    """Its newest releases, oldest first."""
+
+    @cached_property
+    def policy(self) -> PrivatePolicy:
+        """The policy that goes on from it, as a new life."""
+        kind = policy_class(self.snapshot.header["policy"])
+        if not issubclass(kind, PrivatePolicy):
+            raise InvalidInput(f"{kind.name} has no public part")
+        return kind.from_public_snapshot(self.snapshot)
 
     @property
     def counts_users(self) -> bool:
@@ -69,23 +88,26 @@ class Kept:
         return cost_of_lives(self.policy.privacy, lives)
 
 
-def write_backup(path: str | Path, policies: Mapping[str, Kept], hash_key: bytes = b"") -> None:
-    """Write the public part of these policies, by name, to a new file; and, where users are counted, their counters."""
+def packed_backup(
+    policies: Mapping[str, Kept], hash_key: bytes = b"", keys: Mapping[str, bytes] = MappingProxyType({})
+) -> bytes:
+    """The public part of these policies, by name, as a file; with it counters of users, and the callers' ``keys``."""
     header: dict[str, Any] = {}
     arrays: dict[str, Array] = {}
     for name, kept in policies.items():
-        if not isinstance(kept.policy, PrivatePolicy):
-            raise InvalidInput(
-                f"{name!r} is {kept.policy.name}, which learns from raw data: nothing of it could be written"
-            )
-        snapshot = kept.policy.public_snapshot()
-        public = {"extra": dict(kept.extra), "note": dict(kept.note), "modes": [list(change) for change in kept.modes]}
-        header[name] = {"snapshot": snapshot.header, **public}
-        own = snapshot.arrays | _packed_users(kept.users)
+        header[name] = {
+            "snapshot": kept.snapshot.header,
+            "extra": dict(kept.extra),
+            "note": dict(kept.note),
+            "modes": [list(change) for change in kept.modes],
+            "releases": [list(point) for point in kept.releases],
+        }
+        own = kept.snapshot.arrays | _packed_users(kept.users)
         arrays |= {f"{name}/{key}": array for key, array in own.items()}
     secret = hash_key.hex() if any(kept.users for kept in policies.values()) else ""
-    body = pack({"version": __version__, "policies": header, "hash_key": secret}, arrays)
-    _write_new(Path(path), _MAGIC + hashlib.sha256(body).digest() + body)
+    settings = {name: value.hex() for name, value in keys.items()}
+    body = pack({"version": __version__, "policies": header, "hash_key": secret, "keys": settings}, arrays)
+    return _MAGIC + hashlib.sha256(body).digest() + body
 
 
 def _packed_users(rows: tuple[Row, ...]) -> dict[str, Array]:
@@ -105,8 +127,8 @@ def _unpacked_users(arrays: Mapping[str, Array]) -> tuple[Row, ...]:
     return tuple(Row(key.tobytes(), number, value.tobytes()) for number, (key, value) in enumerate(pairs, start=1))
 
 
-def _write_new(path: Path, data: bytes) -> None:
-    """All of the file or none, readable by its owner alone, on the disk when this returns; an older one is kept."""
+def write_new(path: Path, data: bytes) -> None:
+    """Write all of a file or none, readable by its owner alone, on the disk when this returns; an older one is kept."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as stream:
@@ -121,44 +143,65 @@ def _write_new(path: Path, data: bytes) -> None:
         Path(name).unlink(missing_ok=True)
 
 
-def read_backup(path: str | Path) -> tuple[dict[str, Kept], bytes]:
-    """The policies of a backup, each a new life, and the key of their users' hashes, if users are counted."""
+def read_backup(path: str | Path) -> tuple[dict[str, Kept], dict[str, bytes]]:
+    """The policies of a backup, each a new life; and settings: the key of their users' hashes, and callers' keys."""
     data = Path(path).read_bytes()
     start = len(_MAGIC) + _DIGEST
     if not data.startswith(_MAGIC) or hashlib.sha256(data[start:]).digest() != data[len(_MAGIC) : start]:
         raise CorruptState(f"{path} is not a backup of this version, or is damaged")
     header, arrays = unpack(data[start:])
     try:
-        kept = {name: _revived(name, parts, arrays) for name, parts in header["policies"].items()}
-        return kept, bytes.fromhex(header["hash_key"])
+        kept = {name: _unpacked(name, parts, arrays) for name, parts in header["policies"].items()}
+        settings = header.get("keys", {}) | ({HASH_KEY: header["hash_key"]} if header["hash_key"] else {})
+        return kept, {name: bytes.fromhex(value) for name, value in settings.items()}
     except (KeyError, TypeError, ValueError, TacitError) as error:
         raise CorruptState(f"{path} does not hold complete policies: {error}") from error
 
 
-def _revived(name: str, parts: Mapping[str, Any], arrays: Mapping[str, Array]) -> Kept:
-    header, start = parts["snapshot"], f"{name}/"
-    kind = policy_class(header["policy"])
-    if not issubclass(kind, PrivatePolicy):
-        raise InvalidInput(f"{header['policy']} has no public part")
+def _unpacked(name: str, parts: Mapping[str, Any], arrays: Mapping[str, Array]) -> Kept:
+    start = f"{name}/"
     own = {key.removeprefix(start): array for key, array in arrays.items() if key.startswith(start)}
-    revived = kind.from_public_snapshot(Snapshot(header, own))
+    users = _unpacked_users(own)
     modes = tuple(ModeChange(*change) for change in parts.get("modes", ()))  # which older backups do not have
-    return Kept(revived, parts["extra"], parts["note"], _unpacked_users(own), modes)
-
-
-def back_up_store(store: Store, path: str | Path) -> dict[str, Kept]:
-    """Write a backup of all policies of a store, which others may go on with; returns what was written."""
-    kept = {}
-    for journal in store.journals():
-        policy = PolicyJournal(store, journal.name).policy
-        note = {key: value for key, value in json.loads(journal.note or b"{}").items() if key in _KEPT_NOTES}
-        users = tuple(store.rows(journal.name, USERS))  # after the policy: no decision of it is missing in them
-        if users:
-            note["users"] = len(users)
-        modes = tuple(ModeChange.from_row(row) for row in store.rows(journal.name, MODE_CHANGES))
-        kept[journal.name] = Kept(policy, extra_of(journal.config), note, users, modes)
-    write_backup(path, kept, store.settings(HASH_KEY).get(HASH_KEY, b""))
+    releases = tuple(Point(*point) for point in parts.get("releases", ()))
+    kept = Kept(Snapshot(parts["snapshot"], own), parts["extra"], parts["note"], users, modes, releases)
+    _ = kept.policy  # an incomplete one is found out here
     return kept
+
+
+def back_up_store(store: Store, path: str | Path, *, keys: bool = False) -> None:
+    """Write a backup of all policies of a store to a new file; other processes may go on with them meanwhile."""
+    journals = [PolicyJournal(store, each.name) for each in store.journals()]
+    read = {each.name: (each.config, each.public_snapshot(), each.note) for each in journals}
+    write_new(Path(path), back_up(store, read, keys=keys))
+
+
+def back_up(store: Store, policies: Mapping[str, tuple[bytes, Snapshot, bytes]], *, keys: bool) -> bytes:
+    """A backup of policies whose configuration, public snapshot and note are given, with the callers' ``keys``."""
+    kept = {name: _kept(store, name, *read) for name, read in policies.items()}
+    return packed_backup(kept, store.settings(HASH_KEY).get(HASH_KEY, b""), store.settings(KEYS) if keys else {})
+
+
+def _kept(store: Store, name: str, config: bytes, snapshot: Snapshot, note: bytes) -> Kept:
+    """A policy of which the snapshot and the note were read before its tables.
+
+    Decisions, releases and changes of mode that were made since may be in the tables.  Counters of users keep them,
+    which costs contributions and no privacy; the others are left out.
+    """
+    progress = {key: value for key, value in json.loads(note or b"{}").items() if key in _KEPT_NOTES}
+    users = tuple(store.rows(name, USERS))
+    if users:
+        progress["users"] = len(users)
+    tables = ((MODE_CHANGES, progress.get("modes", 0)), (RELEASES, progress.get("releases", 0)))
+    modes, releases = ([row for row in store.rows(name, table) if row.position <= last] for table, last in tables)
+    return Kept(
+        snapshot,
+        extra_of(config),
+        progress,
+        users,
+        tuple(ModeChange.from_row(row) for row in modes),
+        tuple(Point.from_row(row) for row in releases),
+    )
 
 
 def restore_store(
@@ -171,28 +214,66 @@ def restore_store(
     no life has released anything since the state that the backup holds, and none of them will be started again; a
     person's first k decisions are then the only ones in any release.
     """
+    if store.journals():
+        raise InvalidInput("policies are restored into a new folder, and this one holds some already")
+    policies, settings = read_backup(path)
+    policies = _as_told(policies, accept_user_cost=accept_user_cost, nothing_released_since=nothing_released_since)
+    store.change_settings({UNFINISHED: b"restore"} | settings)
+    for name, kept in policies.items():
+        create_journal(store, name, kept.policy, kept.extra, json.dumps(dict(kept.note)).encode(), _rows(kept))
+    store.change_settings({}, [UNFINISHED])
+    return policies
+
+
+def _rows(kept: Kept) -> Group:
+    """The rows of a policy that is restored."""
+    last = int(kept.note.get("releases", 0))
+    releases = (point.row(number) for number, point in enumerate(kept.releases, last - len(kept.releases) + 1))
+    tables = {USERS: kept.users, MODE_CHANGES: [change.row(change.number) for change in kept.modes], RELEASES: releases}
+    return Group(rows={table: {row.key: row for row in rows} for table, rows in tables.items()})
+
+
+def adopt_store(
+    store: Store, *, accept_user_cost: bool = False, nothing_released_since: bool = False
+) -> dict[str, Kept]:
+    """Let the policies of a copy, such as a standby that was promoted, go on from what is public; returns them.
+
+    As after a restore, waiting decisions and what was learned after the last release are erased, and each policy is a
+    new cohort.  A call that fails may be repeated: the copy is refused by `tacit serve` until all of it is done.
+    """
+    journals = {each.name: PolicyJournal(store, each.name) for each in store.journals()}
+    kept = {
+        name: _kept(store, name, each.config, each.public_snapshot(), each.note)
+        for name, each in journals.items()
+        if each.policy.private
+    }
+    kept = _as_told(kept, accept_user_cost=accept_user_cost, nothing_released_since=nothing_released_since)
+    for name, journal in journals.items():
+        with journal.working() as policy:
+            progress = Progress(**json.loads(journal.note or b"{}"))
+            progress.drop_waiting(journal.group)
+            progress.lives = lives_of(kept[name].note) if name in kept else progress.lives
+            journal.group.note = json.dumps(vars(progress)).encode()
+            journal.replace(public_part(policy))
+    store.adopt()
+    return kept
+
+
+def _as_told(policies: Mapping[str, Kept], *, accept_user_cost: bool, nothing_released_since: bool) -> dict[str, Kept]:
+    """The policies with the lives that they now have; refused where that costs users something, and is not accepted."""
     if accept_user_cost and nothing_released_since:
         raise InvalidInput(
             "accept_user_cost and nothing_released_since exclude each other: where nothing was released "
             "since the backup there is no cost to accept"
         )
-    if store.journals():
-        raise InvalidInput("policies are restored into a new folder, and this one holds some already")
-    policies, hash_key = read_backup(path)
-    if not nothing_released_since:
-        _refuse_silent_cost(policies, accepted=accept_user_cost)
-        policies = {name: _another_life(kept) for name, kept in policies.items()}
-    store.change_settings({UNFINISHED: b"restore"} | ({HASH_KEY: hash_key} if hash_key else {}))
-    for name, kept in policies.items():
-        changes = {row.key: row for row in (change.row() for change in kept.modes)}
-        rows = Group(rows={USERS: {row.key: row for row in kept.users}, MODE_CHANGES: changes})
-        create_journal(store, name, kept.policy, kept.extra, json.dumps(dict(kept.note)).encode(), rows)
-    store.change_settings({}, [UNFINISHED])
-    return policies
+    if nothing_released_since:
+        return dict(policies)
+    _refuse_silent_cost(policies, accepted=accept_user_cost)
+    return {name: _another_life(kept) for name, kept in policies.items()}
 
 
 def _refuse_silent_cost(policies: Mapping[str, Kept], *, accepted: bool) -> None:
-    """Refuse to put counters of users back unless somebody has accepted what that costs."""
+    """Refuse to put counters of users back unless what that costs was accepted."""
     costs = [
         f"{name}, {kept.cost(1 + lives_of(kept.note))} in place of {kept.policy.privacy.target_epsilon:g}"
         for name, kept in policies.items()
@@ -200,16 +281,16 @@ def _refuse_silent_cost(policies: Mapping[str, Kept], *, accepted: bool) -> None
     ]
     if costs and not accepted:
         raise InvalidInput(
-            "this backup puts counters of users back (user_level): whoever decided after it was written counts again, "
-            f"and such a person would lose {'; '.join(costs)}. Either accept that, with --accept-user-cost "
-            "(accept_user_cost=True); or, if no service has released anything since the backup was written and none of "
+            "counters of users are put back (user_level): a person who decided since they were written counts again, "
+            f"and would lose {'; '.join(costs)}. Either accept that, with --accept-user-cost "
+            "(accept_user_cost=True); or, if no service has released anything since they were written and none of "
             "them will be started again, say so with --nothing-released-since (nothing_released_since=True), which "
             "costs nothing"
         )
 
 
 def _another_life(kept: Kept) -> Kept:
-    """The same with one life more; a policy that counts no users has rows in one life only."""
+    """A policy with one life more; one that counts no users has rows in one life only."""
     if not kept.counts_users:
         return kept
     return replace(kept, note={**kept.note, LIVES: 1 + lives_of(kept.note)})

@@ -13,14 +13,15 @@ from typing import Any, Final
 from tacit.errors import InvalidInput, JournalExists, StoreDamaged, UnknownJournal
 from tacit.policies.policy import Policy
 from tacit.policies.registry import policy_class
+from tacit.service.backup import back_up
 from tacit.service.events import HASH_KEY, HASH_KEY_SIZE, Hashes
-from tacit.service.host import Host, SetMode
+from tacit.service.host import Host, Refusal, SetMode
 from tacit.service.intake import Intake
 from tacit.service.journal import PolicyJournal, create_journal, described, refuse_unfinished
-from tacit.service.modes import first_mode
+from tacit.service.published import MODE_CHANGES, first_mode
 from tacit.service.rehearsal import rehearse
-from tacit.service.store import Store
-from tacit.service.terms import TERMS, Mode, Terms, checked_mode
+from tacit.service.store import Group, Store
+from tacit.service.terms import DELETED, TERMS, Mode, Terms, checked_mode
 
 MOST_ARMS: Final = 1_000
 _WINDOW: Final = 1_000_000
@@ -34,7 +35,7 @@ class Served:
     name: str
     policy: str
     config: Mapping[str, Any]
-    """As it was given: the arguments of `make_policy`, as JSON."""
+    """The arguments of `make_policy`, as JSON."""
     terms: Terms
     host: Host
     intake: Intake
@@ -105,24 +106,36 @@ class Deployment:
             served = self.policies.get(name) or self._serve(name, self._clock())
             if not new and not self._is(served, policy, arguments, terms):
                 raise JournalExists(f"policy {name!r} exists with another configuration, which never changes")
+            if not new and served.host.published.mode == DELETED:
+                raise _deleted(name)
             if not new and "mode" in body:
-                served.host.process([SetMode(mode)])
+                self._switch(served, mode)
             return served, new
 
     def set_mode(self, name: str, mode: str) -> Served:
         """Change the mode of a policy, and return it."""
+        served, mode = self.find(name), checked_mode(mode)
+        self._switch(served, mode)
+        return served
+
+    def _switch(self, served: Served, mode: Mode) -> None:
+        if Refusal.DELETED in served.host.process([SetMode(mode)]):
+            raise _deleted(served.name)
+
+    def delete(self, name: str) -> Served:
+        """Erase all of a policy but what is public; its ledger stays in the total, and its name is not used again."""
         served = self.find(name)
-        served.host.process([SetMode(checked_mode(mode))])
+        served.host.delete()
         return served
 
     def _make_if_missing(self, name: str, policy: str, arguments: dict[str, Any], terms: Terms, mode: Mode) -> bool:
-        """Write a new policy to the store, with its mode; False where there is one of this name, whoever made it."""
+        """Write a new policy to the store, with its mode; False where there is one of this name."""
         if name in self.policies or name in {journal.name for journal in self.store.journals()}:
             return False
         made = self._made(policy, arguments, terms)
-        note, rows = first_mode(mode, self._wall())
+        note, changes = first_mode(mode, self._wall())
         try:
-            create_journal(self.store, name, made, {TERMS: terms.to_json()}, note, rows)
+            create_journal(self.store, name, made, {TERMS: terms.to_json()}, note, Group(rows={MODE_CHANGES: changes}))
         except JournalExists:  # another process was quicker
             return False
         return True
@@ -182,6 +195,12 @@ class Deployment:
         self.policies = self.policies | {name: served}
         return served
 
+    def backup(self, *, keys: bool = False) -> bytes:
+        """A backup of all policies, which are served meanwhile; with the callers' ``keys``."""
+        self.refresh()
+        copies = {name: served.host.public_copy() for name, served in self.policies.items()}
+        return back_up(self.store, copies, keys=keys)
+
     def tick(self) -> None:
         """Settle what is due in all policies."""
         for served in self.policies.values():
@@ -197,7 +216,11 @@ class Deployment:
                 self.store.close()
 
 
+def _deleted(name: str) -> JournalExists:
+    return JournalExists(f"policy {name!r} was deleted, and its name is not used again: choose another one")
+
+
 def _hash_key(store: Store) -> bytes:
-    """The key of this store's hashes, made at the first start of all processes: that of whoever comes first."""
+    """The key of this store's hashes; the first process that is ever started on the store makes it."""
     store.change_settings({HASH_KEY: secrets.token_bytes(HASH_KEY_SIZE)}, replace=False)
     return store.settings(HASH_KEY)[HASH_KEY]

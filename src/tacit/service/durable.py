@@ -14,8 +14,14 @@ from tacit.errors import InvalidInput, JournalExists, UnknownJournal
 from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import policy_class
-from tacit.service.backup import Kept, write_backup
-from tacit.service.journal import SNAPSHOT_EVERY, PolicyJournal, described, extra_of, refuse_unfinished
+from tacit.service.backup import Kept, packed_backup, write_new
+from tacit.service.journal import (
+    SNAPSHOT_EVERY,
+    PolicyJournal,
+    described,
+    extra_of,
+    refuse_unfinished,
+)
 from tacit.service.sqlite_store import SQLiteStore
 from tacit.service.store import Journal, Store
 from tacit.service.terms import TERMS
@@ -37,7 +43,7 @@ def open_policy(
 ) -> DurablePolicy:
     """Open the policy that is kept in a folder, or begin one there.
 
-    Every call is committed before it returns: whatever ends the process, what was answered is there when the folder is
+    Every call is committed before it returns: however the process ends, what was answered is there when the folder is
     opened again, and nothing that was released is ever drawn a second time.
 
     Parameters
@@ -211,7 +217,8 @@ class DurablePolicy:
     def backup(self, path: str | Path) -> None:
         """Write what is public of the policy to a new file, which may be copied; `tacit restore` begins from it."""
         with self._lock:
-            write_backup(path, {self._journal.name: Kept(self._seen(), {})})
+            kept = Kept(self._journal.public_snapshot(), {})
+        write_new(Path(path), packed_backup({self._journal.name: kept}))
 
     def _commit(self) -> None:
         """Make a call durable before it returns, with the upkeep that is due."""

@@ -1,8 +1,11 @@
-"""What a service remembers of a decision under the caller's id: a row of a store's table, and nothing that tells of
-arms.
+"""Decisions under their callers' ids, and which of them wait for their rewards: rows of tables of a journal.
 
-Ids, contents and rewards are kept as keyed hashes, so that the table names nobody; a reward itself only as long as it
-is held.  The row that the decision will contribute is the policy's to keep, not this table's.
+Ids, contents and rewards are kept as keyed hashes, so that no row names a person; a reward itself only as long as it is
+held.  The row that the decision will contribute is kept by the policy, not here.
+
+A decision waits from the moment at which it was made until it is *due*.  An id is known until its memory is over.  Both
+are times of the clock that `tacit.service.host` keeps; nothing here reads a clock or moves one.  Rows are read in every
+turn, since rewards change them without one.
 """
 
 from __future__ import annotations
@@ -10,21 +13,31 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import IntEnum
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from tacit.errors import StoreDamaged
+from tacit.service.journal import PolicyJournal
+from tacit.service.store import Group, Row, Store
+from tacit.service.terms import Mode
 
-EVENTS, INBOX, RELEASES = "events", "inbox", "releases"
-"""Tables of a journal."""
+EVENTS, INBOX = "events", "inbox"
+"""Tables of a journal: decisions by their ids, and without ``hold`` rewards that have not contributed."""
 _PACKED: Final = struct.Struct("<BBIqd16sd16s")
 _LENGTH: Final = struct.Struct("<Q")
-ARRIVED: Final = struct.Struct("<d")
+_ARRIVED: Final = struct.Struct("<d")
 """Of a row of the inbox: when a reward came, in seconds that the service was up."""
 NOTHING: Final = bytes(16)
 HASH_KEY: Final = "secret.hashes"
 """The setting of a store that holds the key of its hashes."""
 HASH_KEY_SIZE: Final = 32
+_FEW: Final = 32
+"""Rows that are read at once where some may be due, or over; twice as many each time that all of them are."""
+_FORGOTTEN_AT_ONCE: Final = 1_024
+"""Rows that are deleted in one commit; whether an id is known does not depend on it."""
 
 
 class Status(IntEnum):
@@ -54,12 +67,12 @@ class Event(NamedTuple):
     content: bytes
     """Hash of what was asked."""
     reward: float = math.nan
-    """As long as it is held."""
+    """NaN unless it is held."""
     answer: bytes = NOTHING
     """Hash of the reward, or of its being abandoned; ``NOTHING`` before."""
 
     def pack(self) -> bytes:
-        """As the value of a row."""
+        """The value of the event's row."""
         return _PACKED.pack(*self)
 
     @classmethod
@@ -78,7 +91,7 @@ class Event(NamedTuple):
 
 
 class Hashes:
-    """Keyed hashes of what callers send; without the key nobody can tell whether a guess is right."""
+    """Keyed hashes of what callers send; without the key a guess cannot be checked."""
 
     def __init__(self, key: bytes) -> None:
         if len(key) != HASH_KEY_SIZE:
@@ -107,3 +120,162 @@ class Hashes:
     def reward(self, event: bytes, reward: float | None) -> bytes:
         """Of the reward of an event; None for one that is abandoned.  Either zero is the same."""
         return self.of(b"reward", event, b"abandoned" if reward is None else struct.pack("<d", reward + 0.0))
+
+
+@dataclass
+class Progress:
+    """What changes as a policy is served, kept as its journal's note."""
+
+    uptime: float = 0.0
+    """The clock: seconds that the service was up, at the newest decision or beat."""
+    position: int = 0
+    """Of the newest decision."""
+    settled: int = 0
+    """All decisions up to this position have contributed, or never will."""
+    forgotten: int = 0
+    """All decisions up to this position are deleted."""
+    mode: Mode = "online"
+    modes: int = 0
+    """Number of the newest change of the mode."""
+    releases: int = 0
+    """How often anything was released."""
+    users: int = 0
+    """How many users came, where they are counted."""
+    lives: int = 1
+    """In how many lives their decisions may have counted: changed by a restore alone."""
+
+    def drop_waiting(self, group: Group) -> None:
+        """Forget all decisions that wait, and their ids, with a group of changes."""
+        self.settled = self.forgotten = self.position
+        group.forget |= {EVENTS: self.position, INBOX: self.position}
+
+
+class WaitingEvents:
+    """The table of events of one journal; changes go into the journal's open group.
+
+    ``memory`` is for how many seconds after its due time an id is known.
+    """
+
+    def __init__(self, store: Store, journal: PolicyJournal, progress: Progress, memory: float) -> None:
+        self._store, self._journal, self._memory = store, journal, memory
+        self._found: dict[bytes, Row] = {}
+        """What the store, or the open group, has of the events that are asked for."""
+        self._inbox: dict[bytes, float] = {}
+        """Rewards that have come and not contributed, without ``hold``: when they came."""
+        self.follow(progress)
+
+    def follow(self, progress: Progress) -> None:
+        """Go on from what another process has done, or this one before."""
+        self._progress = progress
+        self._settled_before = progress.settled
+        """``settled`` at the last commit: rows that the open group changes must not be deleted by it."""
+        self.next_due = -math.inf
+        """When the oldest unsettled event is due, at the earliest."""
+        self._next_over = -math.inf
+
+    def look_up(self, keys: set[bytes], *, inbox: bool) -> None:
+        """Begin a turn: read the events of a group of requests, at once, and the inbox, if there is one."""
+        waiting = self._store.rows(self._journal.name, INBOX) if inbox else ()
+        self._inbox = {row.key: _ARRIVED.unpack(row.value)[0] for row in waiting}
+        keys = keys | self._inbox.keys()
+        self._found = self._store.find(self._journal.name, EVENTS, keys) if keys else {}
+
+    def known(self, key: bytes, now: float) -> tuple[Row, Event] | None:
+        """The event under this key, of those that were looked up, if it is remembered."""
+        return self.remembered(self._found.get(key), now)
+
+    def remembered(self, row: Row | None, now: float) -> tuple[Row, Event] | None:
+        """The event of a row; None when its memory is over, deleted or not."""
+        if row is None:
+            return None
+        event = Event.unpack(row.value)
+        return (row, event) if now < event.due + self._memory else None
+
+    def add(self, key: bytes, event: Event) -> None:
+        """Remember a new decision, in place of an earlier one under an id whose memory was over."""
+        self._progress.position += 1
+        self.next_due = min(self.next_due, event.due)
+        self._next_over = min(self._next_over, event.due + self._memory)
+        self._found[key] = row = Row(key, self._progress.position, event.pack())
+        self._put(row)
+
+    def change(self, row: Row, event: Event) -> None:
+        """Replace what is known of a decision."""
+        self._put(row._replace(value=event.pack()))
+
+    def _put(self, row: Row) -> None:
+        if row.key in self._found:
+            self._found[row.key] = row
+        self._journal.group.rows.setdefault(EVENTS, {})[row.key] = row
+
+    def await_turn(self, row: Row, arrived: float) -> None:
+        """Without ``hold``: a reward has come, and contributes before a later decision."""
+        self._inbox[row.key] = arrived
+        self._journal.group.rows.setdefault(INBOX, {})[row.key] = inbox_row(row, arrived)
+
+    def arrived(self, now: float) -> Iterator[tuple[Row, Event]]:
+        """Events whose rewards have come by now, in the order of their decisions; they leave the inbox."""
+        come = [self._found[key] for key, arrived in self._inbox.items() if arrived <= now]
+        for row in sorted(come, key=lambda row: row.position):
+            del self._inbox[row.key]
+            self._journal.group.rows.get(INBOX, {}).pop(row.key, None)
+            self._journal.group.drop.setdefault(INBOX, set()).add(row.key)
+            yield row, Event.unpack(row.value)
+
+    @property
+    def next_change(self) -> float:
+        """When an event is due, or its memory over, at the earliest."""
+        return min(self.next_due, self._next_over)
+
+    def settle(self, now: float) -> Iterator[tuple[Row, Event]]:
+        """All events that are due and not settled, in the order of their decisions; they count as settled then."""
+        some = _FEW
+        while now >= self.next_due:
+            rows = self._rows(self._progress.settled, some)
+            for row in rows:
+                event = Event.unpack(row.value)
+                if event.due > now:
+                    self.next_due = event.due
+                    return
+                self._progress.settled = row.position
+                yield row, event
+            if len(rows) < some:
+                self.next_due = math.inf
+                return
+            some *= 2
+
+    def _rows(self, after: int, limit: int) -> list[Row]:
+        """The oldest rows after a position, as the open group has them; its own new ones follow those of the store."""
+        put = self._journal.group.rows.get(EVENTS, {})
+        rows = self._store.scan(self._journal.name, EVENTS, after, limit)
+        last = rows[-1].position if rows else after
+        rows = [put.get(row.key, row) for row in rows]
+        if len(rows) < limit:
+            rows += sorted((row for row in put.values() if row.position > last), key=lambda row: row.position)
+        return rows
+
+    def forget(self, now: float) -> None:
+        """Delete some of the events whose memory is over, of those that were settled by an earlier commit."""
+        if now < self._next_over:
+            return
+        for _ in range(_FORGOTTEN_AT_ONCE // _FEW):
+            rows = self._rows(self._progress.forgotten, _FEW)
+            over = list(takewhile(lambda row: row.position <= self._settled_before and self._over_at(row) <= now, rows))
+            if over:
+                self._progress.forgotten = self._journal.group.forget[EVENTS] = over[-1].position
+            kept = rows[len(over) :]
+            if kept or len(rows) < _FEW:
+                self._next_over = self._over_at(kept[0]) if kept else math.inf
+                return
+
+    def _over_at(self, row: Row) -> float:
+        return Event.unpack(row.value).due + self._memory
+
+    def committed(self) -> None:
+        """The open group was committed."""
+        self._settled_before = self._progress.settled
+
+
+def inbox_row(row: Row, arrived: float) -> Row:
+    """What the inbox has of an event whose reward came at this time."""
+    return Row(row.key, row.position, _ARRIVED.pack(arrived))

@@ -2,17 +2,17 @@
 
 Requests come in groups.  A group of decisions is a turn of the policy's journal: what other processes have done is
 taken in, the group is applied to the policy in memory, committed to the store as one transaction, and only then
-published and answered.  Whatever ends the process in between, nobody has seen anything that the store does not hold.
+published and answered.  However the process ends in between, nothing was seen that the store does not hold.
 A group of rewards takes no turn: each changes the row of its own event, and nothing else.
 
 **The clock** counts the seconds that the service was up.  It is a public input of the mechanism (docs/theory.md, "The
 clock of a service"): a decision is stamped when it arrives, before it waits for anything, and moves the clock to its
-stamp; so does a *beat* at regular times, whether or not anybody asks.  A reward moves nothing but its own event: it
+stamp; so does a *beat* at regular times, with or without requests.  A reward moves nothing but its own event: it
 settles nothing, neither reads nor writes the clock for others, and contributes in the turn of a later decision or
 beat.  Before a decision everything that is due by then has contributed, however much it is.
 
 **What others may see** is the published copy: it is made of releases, the ledger and the clock of decisions.  Answers
-to rewards tell their own caller whether the same reward came before, and nobody else anything.
+to rewards tell their own caller whether the same reward came before.
 """
 
 from __future__ import annotations
@@ -21,20 +21,30 @@ import json
 import math
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Final, NamedTuple, cast
 
-from tacit.service.events import EVENTS, INBOX, RELEASES, Event, Hashes, Status
-from tacit.service.journal import PolicyJournal
-from tacit.service.modes import ModeChanges
-from tacit.service.published import Point, Published, is_current, newest_point, publish
+from tacit.policies.private_policy import PrivatePolicy
+from tacit.policies.state import Snapshot
+from tacit.service.events import EVENTS, INBOX, Event, Hashes, Progress, Status, WaitingEvents, inbox_row
+from tacit.service.journal import PolicyJournal, public_part
+from tacit.service.published import (
+    MODE_CHANGES,
+    MOST_MODES,
+    MOST_RELEASES,
+    RELEASES,
+    ModeChange,
+    Point,
+    Published,
+    Timeline,
+    newest_point,
+    publish,
+)
 from tacit.service.store import Row, Store, Swap
-from tacit.service.terms import Mode, Terms
-from tacit.service.users import UserCounts
-from tacit.service.waiting import Progress, WaitingEvents, inbox_row
+from tacit.service.terms import DELETED, Mode, Terms
+from tacit.service.users import USERS, UserCounts
 from tacit.typing import FloatArray
 
 BEAT: Final = 0.25
@@ -47,8 +57,6 @@ _LONGEST_TURN: Final = 0.3
 """Seconds after which a turn is not begun another request in: other processes wait for its end."""
 _LOCKED: Final = 0.005
 """Seconds after which a reward is tried again whose event is about to be settled."""
-_SHOWN_RELEASES: Final = 2_000
-"""Releases whose time is remembered."""
 
 
 class Refusal(Enum):
@@ -60,7 +68,11 @@ class Refusal(Enum):
     UNKNOWN_EVENT = "no decision has this event id"
     EXPIRED = "the waiting time of the decision is over"
     SWITCHED_OFF = "the policy is switched off"
+    DELETED = "the policy was deleted"
     TOO_MANY_WAIT = "as many decisions wait for their rewards as the policy can keep"
+
+
+REFUSING: Final[Mapping[str, Refusal]] = {"off": Refusal.SWITCHED_OFF, DELETED: Refusal.DELETED}
 
 
 class Decide(NamedTuple):
@@ -130,19 +142,14 @@ class Host:
         self._moved = False
         """Whether the open group holds a decision, a beat or a change of mode: rewards alone keep no clock."""
         self._events = WaitingEvents(store, journal, self._progress, terms.memory - terms.reward_wait)
-        rounds = journal.policy.config.rounds_per_user if terms.user_level else None
-        self._users = UserCounts(store, journal.name, rounds, self._progress.users)
-        self._history: deque[tuple[int, Point]] = deque()
-        self._remember()
-        self._modes = ModeChanges(store, journal.name)
-        self.published: Published = publish(
-            journal.policy,
-            self._progress.mode,
-            self._progress.releases,
-            self._points(),
-            self._modes.known,
-            lives=self._progress.lives,
-        )
+        self._users: UserCounts | None = None
+        """Where users are counted."""
+        if terms.user_level:
+            most = journal.policy.config.rounds_per_user
+            self._users = UserCounts(store, journal.name, most, self._progress.users)
+        self._releases = Timeline(Point, store, journal.name, RELEASES, MOST_RELEASES)
+        self._modes = Timeline(ModeChange, store, journal.name, MODE_CHANGES, MOST_MODES)
+        self.published: Published = self._publish(None)
         """What others may see; replaced after each commit, never changed."""
 
     def process(self, requests: Sequence[Request], *, tending: bool = True) -> list[Answer | Refusal]:
@@ -193,12 +200,12 @@ class Host:
         self._note, self._progress = self.journal.note, Progress(**json.loads(self.journal.note or b"{}"))
         progress = self._progress
         self._events.follow(progress)
-        self._users.known = progress.users
+        if self._users is not None:
+            self._users.known = progress.users
         self._uptime = self._kept_at = progress.uptime
         self._since = min(self._since, self._clock() - progress.uptime)  # no clock of another host is read
-        self._remember()
-        if progress.modes != (self._modes.known[-1].number if self._modes.known else 0):
-            self._modes.look()
+        self._releases.follow(progress.releases)
+        self._modes.follow(progress.modes)
         self._show()
 
     @property
@@ -253,20 +260,27 @@ class Host:
         """Read what the store knows of the events and users of these requests, at once."""
         keys = {request.event for request in requests if not isinstance(request, SetMode)}
         self._events.look_up(keys, inbox=not self.terms.hold)
-        users = {request.user for request in requests if isinstance(request, Decide) and request.user is not None}
-        self._users.look_up(users)
+        if self._users is not None:
+            asked = (request.user for request in requests if isinstance(request, Decide))
+            self._users.look_up({user for user in asked if user is not None})
 
     def _carry_out(self, request: Request) -> Answer | Refusal:
         if isinstance(request, Decide):
             return self._decide(request)
         if isinstance(request, Reward):
             return self._reward(request)
+        if self._progress.mode == DELETED:
+            return Refusal.DELETED
         changed = request.mode != self._progress.mode
         if changed:
-            self._progress.mode, self._moved = request.mode, True
-            self._modes.record(self.journal.group, self._wall(), self.journal.policy.decisions, request.mode)
-            self._progress.modes = self._modes.known[-1].number
+            self._change_mode(request.mode)
         return Answer(0, changed)
+
+    def _change_mode(self, mode: Mode) -> None:
+        number = self._modes.number + 1
+        self._progress.mode, self._progress.modes, self._moved = mode, number, True
+        change = ModeChange(number, self._wall(), self.journal.policy.decisions, mode)
+        self._modes.record(self.journal.group, change, number)
 
     def _decide(self, request: Decide) -> Answer | Refusal:
         now = self._progress.uptime
@@ -274,8 +288,8 @@ class Host:
         if known is not None:
             event = known[1]
             return Answer(event.arm, False) if event.content == request.content else Refusal.OTHER_CONTENT
-        if self._progress.mode == "off":
-            return Refusal.SWITCHED_OFF
+        if self._progress.mode in REFUSING:
+            return REFUSING[self._progress.mode]
         if self.unsettled >= self.journal.policy.config.reward_window:
             return Refusal.TOO_MANY_WAIT  # by the clock; else the oldest reward, acknowledged and held, would be lost
         arms = request.arms[:, :1] if self._progress.mode == "apprentice" else request.arms
@@ -283,7 +297,7 @@ class Host:
         decision = self.journal.policy.select_admitted(arms)
         if self.journal.released_in_group > released:
             self._record(self.journal.released_in_group - released)
-        counts = self._users.counts(request.user, self.journal.group)
+        counts = self._users is None or self._users.counts(request.user, self.journal.group)
         if not counts:
             self.journal.policy.abandon(decision)
         due = now + self.terms.reward_wait
@@ -378,56 +392,85 @@ class Host:
 
     # After the work
 
-    def _remember(self) -> None:
-        """Read the releases that the store has and this process does not know; the oldest ones are forgotten."""
-        last = self._progress.releases - _SHOWN_RELEASES
-        while self._history and self._history[0][0] <= last:
-            self._history.popleft()
-        known = self._history[-1][0] if self._history else last
-        if known < self._progress.releases:
-            rows = self._store.rows(self.journal.name, RELEASES, known)
-            self._history.extend((row.position, Point.unpack(row.value)) for row in rows)
-
-    def _points(self) -> tuple[Point, ...]:
-        return tuple(point for _, point in self._history)
-
     def _record(self, released: int) -> None:
-        """Remember what a decision has released, and when; the oldest releases are forgotten."""
+        """Remember what a decision has released, and when."""
         self._progress.releases += released
-        number, wall_at_zero = self._progress.releases, self._wall() - self._clock() + self._since
+        wall_at_zero = self._wall() - self._clock() + self._since
         point = newest_point(self.journal.policy, wall_at_zero + self._progress.uptime)
-        last = self.journal.group.forget[RELEASES] = number - _SHOWN_RELEASES
-        while self._history and self._history[0][0] <= last:
-            self._history.popleft()
-        self._history.append((number, point))
-        key = number.to_bytes(8, "big")
-        rows = self.journal.group.rows.setdefault(RELEASES, {})
-        rows[key] = Row(key, number, point.pack())
+        self._releases.record(self.journal.group, point, self._progress.releases)
 
     def _commit(self) -> None:
         """Make everything durable, then let others see it; rewards alone change neither the clock nor what is seen."""
-        if not self._moved:
-            self.journal.commit()
-            return
+        if self._moved:
+            self._events.forget(self._progress.uptime)
+            self._note_progress()
+        self.journal.commit()
+        if self._moved:
+            self._committed()
+
+    def _note_progress(self) -> None:
         progress = self._progress
-        self._events.forget(progress.uptime)
-        progress.users = self._users.known
+        progress.users = self._users.known if self._users is not None else 0
         self.journal.carried = progress.position - progress.forgotten + progress.users
         self.journal.group.note = json.dumps(vars(progress)).encode()
-        self.journal.commit()
+
+    def _committed(self) -> None:
         self._note, self._moved = self.journal.note, False
         self._events.committed()
-        self._uptime = self._kept_at = progress.uptime
+        self._uptime = self._kept_at = self._progress.uptime
         self._show()
 
     def _show(self) -> None:
         """Let others see what is committed."""
-        progress, modes = self._progress, self._modes.known
-        seen, policy = self.published, self.journal.policy
-        if is_current(seen, policy, progress.releases, modes):
-            self.published = replace(seen, decisions=policy.decisions)
+        if self._is_current(self.published):
+            self.published = replace(self.published, decisions=self.journal.policy.decisions)
         else:
-            history = self._points() if progress.releases != seen.releases else seen.history
-            self.published = publish(
-                policy, progress.mode, progress.releases, history, modes, seen, lives=progress.lives
-            )
+            self.published = self._publish(self.published)
+
+    def _is_current(self, seen: Published) -> bool:
+        """Whether all but the number of decisions would be the same in a copy that is made now.
+
+        A function of what is public, and never of the time since the last copy: that would tell of requests in between.
+        """
+        policy = self.journal.policy
+        if seen.releases != self._progress.releases or seen.modes is not self._modes.known:
+            return False
+        if not isinstance(policy, PrivatePolicy):
+            return True
+        horizon = policy.setting.horizon  # a report says by how many decisions a policy has outlived it
+        lasting = horizon is None or policy.decisions <= horizon
+        return lasting and len(policy.ledger.entries) == len(seen.privacy["entries"])
+
+    def _publish(self, earlier: Published | None) -> Published:
+        progress, releases, modes = self._progress, self._releases.known, self._modes.known
+        return publish(
+            self.journal.policy, progress.mode, progress.releases, releases, modes, earlier, lives=progress.lives
+        )
+
+    # Without rows
+
+    def public_copy(self) -> tuple[bytes, Snapshot, bytes]:
+        """The policy's configuration, what is public of its state, and the note of its journal, at one moment."""
+        with self._lock:
+            return self.journal.config, self.journal.public_snapshot(), self.journal.note
+
+    def delete(self) -> bool:
+        """Erase everything but what is public, for ever; False where that was done before.
+
+        What was spent stays spent: the ledger remains, with releases and changes of mode.  Mode, rows and log change in
+        one transaction.
+        """
+        with self._lock, self.journal.working():
+            self._take_over()
+            if self._progress.mode == DELETED:
+                return False
+            self._change_mode(DELETED)
+            self._progress.drop_waiting(self.journal.group)
+            if self._users is not None:
+                self.journal.group.forget[USERS] = self._users.known
+                self._users.known = 0
+            self._note_progress()
+            self.journal.replace(public_part(self.journal.policy))
+            self._events.follow(self._progress)
+            self._committed()
+        return True

@@ -1,8 +1,8 @@
 """A policy in memory as a cache of its log in a store: what it does is logged and committed in groups.
 
 The policy is worked on in *turns* (`tacit.service.store`): a turn begins with what other processes have appended, and
-ends with the commit of a group.  Between a call and its commit the policy runs ahead of the store.  Nobody may see
-anything of it, nor any answer, before the commit has succeeded.  When it does not, or when a call is interrupted in the
+ends with the commit of a group.  Between a call and its commit the policy runs ahead of the store.  Nothing of it may
+be seen, and no answer given, before the commit has succeeded.  When it does not, or when a call is interrupted in the
 middle, memory is worth nothing any more: the journal is dead, and is begun anew from the store.  A release that was
 never committed was never seen, and may be drawn anew; one that was committed is applied again as it was.
 """
@@ -21,14 +21,17 @@ from tacit.policies.log import LogEntry, Released
 from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import make_policy, restore
+from tacit.policies.state import Snapshot
 from tacit.service.packing import pack_entry, pack_snapshot, unpack_entry, unpack_snapshot
 from tacit.service.store import NOTHING, Behind, Group, Store, Tail
 
 SNAPSHOT_EVERY: Final = 50_000
 """Entries after which a snapshot takes the place of the log, unless there is much to be carried along."""
 LONGEST_LOG: Final = 500_000
-"""Entries after which it does whatever there is; replaying them takes about six seconds with geometric leaves."""
+"""Entries after which it does in any case; replaying them takes about six seconds with geometric leaves."""
 _NAMES: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+KEYS: Final = "key"
+"""How settings of a store begin that hold the keys of callers."""
 UNFINISHED: Final = "unfinished"
 """A setting of a store that is being filled, and must not be used if that was interrupted."""
 
@@ -51,7 +54,7 @@ class PolicyJournal:
         self.released_in_group = 0
         """How often anything was released by it."""
         self.note = b""
-        """As it was at the last look, or commit."""
+        """The journal's note, at the last look or commit."""
         self.snapshot_seq = 0
         self._dead: str | None = None
         self.catch_up()
@@ -74,11 +77,11 @@ class PolicyJournal:
             try:
                 self._take_in(tail)
                 return
-            except Behind:  # somebody has erased what was about to be read
+            except Behind:  # another process has erased what was about to be read
                 continue
 
     def _take_in(self, tail: Tail) -> None:
-        """Bring the policy to what the store has; whatever interrupts that ends this journal."""
+        """Bring the policy to what the store has; an interruption ends this journal."""
         try:
             if tail.snapshot is not None:
                 self.policy, self.seq = restore(unpack_snapshot(tail.snapshot)), tail.journal.snapshot_seq
@@ -102,13 +105,13 @@ class PolicyJournal:
     # Work
 
     def _log(self, entry: LogEntry) -> None:
-        self.check()  # whoever holds the policy of a journal that has ended cannot go on with it
+        self.check()  # a policy whose journal has ended cannot go on
         self.released_in_group += isinstance(entry, Released) and bool(entry.values)
         self.group.entries.append(pack_entry(entry))
 
     @contextmanager
     def working(self) -> Iterator[Policy]:
-        """Take a turn and work on the policy; whatever interrupts it in the middle ends this journal.
+        """Take a turn and work on the policy; an interruption in the middle ends this journal.
 
         Bad input is refused by policies before they change anything, and may be asked for again.  Commit inside: it
         ends the turn, and a signal between the work and its commit would otherwise leave what is not durable for
@@ -158,8 +161,12 @@ class PolicyJournal:
         if self.group:
             with self._fatal():
                 self.seq = self._store.append(self.name, self.seq, self.group)
-                self.note = self.note if self.group.note is None else self.group.note
-                self.group, self.released_in_group = Group(), 0
+                self._forget_group()
+
+    def _forget_group(self) -> None:
+        """The group is durable."""
+        self.note = self.note if self.group.note is None else self.group.note
+        self.group, self.released_in_group = Group(), 0
 
     @property
     def upkeep_due(self) -> bool:
@@ -184,9 +191,28 @@ class PolicyJournal:
         self.check()
         if self.group:
             raise TacitError("a snapshot holds what is committed: commit first")
-        with self.working() as policy, self._fatal():
-            self._store.compact(self.name, self.seq, pack_snapshot(policy.snapshot()))
+        with self.working() as policy:
+            self._put_snapshot(policy)
+
+    def replace(self, policy: Policy) -> None:
+        """In a turn: go on with another policy; its snapshot takes the place of the log, and the group is committed."""
+        self._put_snapshot(policy)
+        policy.keep_log(self._log)
+        self.policy = policy
+
+    def _put_snapshot(self, policy: Policy) -> None:
+        with self._fatal():
+            self._store.compact(self.name, self.seq, pack_snapshot(policy.snapshot()), self.group)
             self.snapshot_seq = self.seq
+            self._forget_group()
+
+    def public_snapshot(self) -> Snapshot:
+        """What is public of the policy's state; a policy without privacy is refused."""
+        self.check()
+        if not isinstance(self.policy, PrivatePolicy):
+            kind = self.policy.name
+            raise InvalidInput(f"{self.name!r} is {kind}, which learns from raw data: nothing of it is public")
+        return self.policy.public_snapshot()
 
     def end(self) -> None:
         """Let go of the policy; what was not committed is forgotten."""
@@ -223,6 +249,13 @@ def create_journal(
     store.create(name, _config(policy, extra or {}), pack_snapshot(policy.snapshot()), note, rows)
 
 
+def public_part(policy: Policy) -> Policy:
+    """A policy that knows what is public of this one, and no row; of a policy without privacy, its configuration."""
+    if isinstance(policy, PrivatePolicy):
+        return type(policy).from_public_snapshot(policy.public_snapshot())
+    return type(policy)(policy.config)
+
+
 def _config(policy: Policy, extra: Mapping[str, Any]) -> bytes:
     whole = {"policy": policy.name, "config": policy.config.to_json(), "version": __version__, **extra}
     return json.dumps(whole, sort_keys=True).encode()
@@ -250,8 +283,10 @@ def extra_of(config: bytes) -> dict[str, Any]:
 
 
 def _refuse_what_nobody_may_serve(policy: Policy) -> None:
-    """Noise of a seeded policy is known to whoever knows the seed, that of a fast generator to whoever sees enough of
-    it to work out its state; `paper` repeats a leak for comparisons.
+    """Refuse policies whose noise is not secret, or that leak.
+
+    Noise of a seeded policy follows from the seed, that of a fast generator from enough of its earlier numbers; `paper`
+    repeats a leak for comparisons.
     """
     if not isinstance(policy, PrivatePolicy):
         return

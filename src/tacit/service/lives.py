@@ -1,7 +1,7 @@
 """Lives of a served policy: where users are counted, what a restored backup costs a person, and how that is told.
 
-`tacit restore` puts back the counters of users as they were in the backup.  Whoever decided after it was written counts
-again: a person may have k rows in the life that wrote the backup and k in the life that goes on from it.  A row is in
+`tacit restore` puts back the counters of users as they were in the backup.  A person who decided after it was written
+counts again, and may have k rows in the life that wrote the backup and k in the life that goes on from it.  A row is in
 the releases of one life only, so that squares of mu add: lives that all spend mu cost sqrt(lives) times as much
 (docs/theory.md#users-who-return).  Policies that do not count users are about single rows, and lose nothing.
 

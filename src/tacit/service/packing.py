@@ -1,7 +1,10 @@
-"""Entries of a log and snapshots as bytes: JSON for names, raw numbers for arrays, nothing that runs code when read.
+"""Entries of a log and snapshots as bytes, and the seals of everything that is stored.
 
-The two entries that every request makes, a decision and a reward, have a form of their own: a letter and packed
-numbers. Checksums are the store's business.
+JSON for names, raw numbers for arrays, nothing that runs code when it is read.  The two entries that every request
+makes, a decision and a reward, have a form of their own: a letter and packed numbers.
+
+A seal is a digest of the data and of the place where they belong; it is checked when they are read.  It is against
+accidents (a disk that rots, a restored block), not against attackers: the digest has no key.
 """
 
 from __future__ import annotations
@@ -11,12 +14,13 @@ import math
 import re
 import struct
 from collections.abc import Mapping
-from typing import Any, Final
+from hashlib import blake2b
+from typing import Any, Final, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import CorruptState
+from tacit.errors import CorruptState, StoreDamaged
 from tacit.policies.log import Decided, LogEntry, Rewarded, from_parts, to_parts
 from tacit.policies.state import Snapshot
 
@@ -25,6 +29,9 @@ _DECIDED, _REWARDED, _PARTS = b"D", b"W", b"P"
 _DECISION: Final = struct.Struct("<cqI")
 _REWARD: Final = struct.Struct("<cqd")
 _LENGTH: Final = struct.Struct("<Q")
+_PLACE: Final = struct.Struct(">qq")
+_SEAL: Final = 8
+"""Bytes of a digest: an accident goes unnoticed once in 10^19."""
 _KINDS: Final = "biuf"
 """Arrays of whole numbers, floating-point numbers and truth values; no objects."""
 _TYPE: Final = re.compile(rf"[<>|]?[{_KINDS}][1-9][0-9]?")
@@ -111,3 +118,26 @@ def _described(kind: str, shape: list[int]) -> tuple[np.dtype[Any], int]:
     if any(type(side) is not int or side < 0 for side in shape):
         raise ValueError(f"no array has shape {shape!r}")
     return np.dtype(kind), math.prod(shape)
+
+
+def damaged(what: str) -> NoReturn:
+    """Raise ``StoreDamaged``, with the remedy."""
+    raise StoreDamaged(f"the store is damaged: {what}. Check the disk; `tacit restore` goes on from a backup")
+
+
+def seal(place: bytes, data: bytes) -> bytes:
+    """Data behind a digest of them and of their place."""
+    return blake2b(place + data, digest_size=_SEAL).digest() + data
+
+
+def unseal(place: bytes, sealed: bytes, what: str, *of: object) -> bytes:
+    """Data that were sealed for this place; anything else is ``StoreDamaged``, and named by ``what.format(*of)``."""
+    data = sealed[_SEAL:]
+    if blake2b(place + data, digest_size=_SEAL).digest() != sealed[:_SEAL]:
+        damaged(f"the checksum of {what.format(*of)} does not match")
+    return data
+
+
+def place_of(journal: int, seq: int) -> bytes:
+    """Where an entry or a snapshot belongs: the number of its journal, and its own."""
+    return _PLACE.pack(journal, seq)

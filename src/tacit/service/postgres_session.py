@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from tacit.errors import InvalidInput, StoreError, StoreFailed, StoreInUse, StoreMoved, StoreTooNew
-from tacit.service.postgres_tables import FORMAT, FROM_FORMAT_1, SCHEMA, TABLES
-from tacit.service.seals import damaged
+from tacit.errors import InvalidInput, StoreError, StoreFailed, StoreInUse
+from tacit.service.packing import damaged
+from tacit.service.store import check_format, check_identity
 
-OLDEST_SERVER: Final = 140_000
+SCHEMA: Final = "tacit"
+FORMAT: Final = 2
+TABLES: Final = (
+    "CREATE TABLE meta (name text PRIMARY KEY, value text NOT NULL)",
+    # the order of bytes, in a database of any language
+    'CREATE TABLE journals (id bigserial PRIMARY KEY, name text COLLATE "C" NOT NULL UNIQUE, config bytea NOT NULL)',
+    # what changes with every group, with room for new versions beside the old ones
+    "CREATE TABLE heads (journal bigint PRIMARY KEY REFERENCES journals, seq bigint NOT NULL,"
+    " snapshot_seq bigint NOT NULL, generation bigint NOT NULL, note bytea NOT NULL) WITH (fillfactor = 20)",
+    'CREATE TABLE settings (name text COLLATE "C" PRIMARY KEY, value bytea NOT NULL)',
+)
+
+FROM_FORMAT_1: Final = ("ALTER TABLE heads DROP COLUMN epoch", "DROP TABLE IF EXISTS members")
+"""Before 0.3 a journal counted its owners, by epochs, and processes said in a table that they were there."""
+OLDEST_SERVER: Final = 14
 PAUSE: Final = 2.0
 """Seconds that a process may pause in its turn before the server ends its session for others to go on."""
 _OPENING: Final = 0x54616369
@@ -39,10 +54,9 @@ _SESSION: Final = {
     "tcp_keepalives_count": "2",
     "log_parameter_max_length_on_error": "0",  # raw data stay out of the server's log
     "client_min_messages": "warning",
-    "jit": "off",
 } | dict.fromkeys(
-    # tables are new, and nobody has counted what is in them: everything is looked up by index, one row at a time
-    ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "enable_material"),
+    # tables are new, and their rows were never counted: everything is looked up by index, one row at a time
+    ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "enable_material", "jit"),
     "off",
 )
 _NEEDED: Final = {
@@ -74,22 +88,24 @@ def place(url: str) -> str:
     return f"the database {parts.get('dbname') or parts.get('user') or 'postgres'} on {server}{port}"
 
 
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Raise errors of the server as ``StoreFailed``."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise StoreFailed(f"{what}: {str(error).strip()}") from error
+
+
 def connect(url: str) -> Connection:
     """A connection with the settings of a store; refused where the server could lose what it has acknowledged."""
     where = place(url)
     given = _CONNECTION | conninfo_to_dict(url) | {"application_name": "tacit"}
+    with _explained(f"{where} cannot be reached"):
+        connection: Connection = psycopg.connect(make_conninfo("", **given), autocommit=True)
     try:
-        connection = psycopg.connect(make_conninfo("", **given), autocommit=True)
-    except psycopg.Error as error:
-        raise StoreFailed(f"{where} cannot be reached: {str(error).strip()}") from error
-    try:
-        _check_server(connection, where)
-        for name, value in _SESSION.items():
-            connection.execute("SELECT set_config(%s, %s, false)", (name, value))
-        _check_settings(connection, where)
-    except psycopg.Error as error:
-        connection.close()
-        raise StoreFailed(f"{where} cannot be used: {str(error).strip()}") from error
+        with _explained(f"{where} cannot be used"):
+            _check_server(connection, where)
     except BaseException:
         connection.close()
         raise
@@ -97,23 +113,18 @@ def connect(url: str) -> Connection:
 
 
 def _check_server(connection: Connection, where: str) -> None:
-    """Refuse old servers, and copies that only follow another one."""
-    version = connection.info.server_version
+    """Refuse old servers, copies that only follow another one, and servers that do not keep what they acknowledge."""
+    version = connection.info.server_version // 10_000
     if version < OLDEST_SERVER:
-        raise StoreError(
-            f"{where} runs PostgreSQL {version // 10_000}: a store needs {OLDEST_SERVER // 10_000} or newer"
-        )
+        raise StoreError(f"{where} runs PostgreSQL {version}: a store needs {OLDEST_SERVER} or newer")
     if _value(connection, "SELECT pg_is_in_recovery()"):
         raise StoreError(f"{where} is a standby, which cannot be written to: use the primary server")
-
-
-def _check_settings(connection: Connection, where: str) -> None:
-    """Refuse a server that does not keep what it acknowledges."""
+    for name, value in _SESSION.items():
+        connection.execute("SELECT set_config(%s, %s, false)", (name, value))
     if _value(connection, "SHOW synchronous_commit") not in _NEEDED["synchronous_commit"]:
         connection.execute("SET synchronous_commit = on")  # a session may ask for more than its server
     for name, allowed in _NEEDED.items():
-        found = _value(connection, f"SHOW {name}")
-        if found not in allowed:
+        if (found := _value(connection, f"SHOW {name}")) not in allowed:
             raise StoreError(
                 f"{where} has {name} = {found}, and a store needs {' or '.join(allowed)}: without that, what was "
                 "acknowledged could be lost or changed"
@@ -121,31 +132,8 @@ def _check_settings(connection: Connection, where: str) -> None:
 
 
 def _value(connection: Connection, query: str, values: Sequence[Any] = ()) -> Any:
-    found = connection.execute(query, values).fetchone()
-    return None if found is None else found[0]
-
-
-def open_tables(connection: Connection, where: str, *, make: bool = True, moved_too: bool) -> None:
-    """Make the tables in a database that has none, or refuse it; those of a later version or of a copy are refused."""
-    try:
-        with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_OPENING,))
-            if not _value(connection, "SELECT 1 FROM pg_namespace WHERE nspname = %s", (SCHEMA,)):
-                if not make:
-                    raise StoreError(f"there is no store in {where}; tacit serve --database URL makes one")
-                _build(connection)
-            _check_tables(connection, where, moved_too)
-            _migrate(connection, where)
-    except psycopg.Error as error:
-        raise StoreFailed(f"the store in {where} cannot be made or read: {str(error).strip()}") from error
-
-
-def _build(connection: Connection) -> None:
-    connection.execute(f"CREATE SCHEMA {SCHEMA}")
-    for statement in TABLES:
-        connection.execute(statement)
-    meta = {"format": str(FORMAT), "identity": identity(connection)}
-    connection.cursor().executemany("INSERT INTO meta VALUES (%s, %s)", list(meta.items()))
+    """The first value that a query finds."""
+    return connection.execute(query, values).fetchall()[0][0]
 
 
 def identity(connection: Connection) -> str:
@@ -156,10 +144,38 @@ def identity(connection: Connection) -> str:
     return str(_value(connection, _IDENTITY))
 
 
+def open_tables(connection: Connection, where: str, *, make: bool = True, moved_too: bool) -> None:
+    """Make the tables in a database that has none, or refuse it; those of a later version or of a copy are refused."""
+    with _explained(f"the store in {where} cannot be made or read"), connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_OPENING,))
+        found = identity(connection)
+        if not _value(connection, "SELECT count(*) FROM pg_namespace WHERE nspname = %s", (SCHEMA,)):
+            if not make:
+                raise StoreError(f"there is no store in {where}; tacit serve --database URL makes one")
+            for statement in (f"CREATE SCHEMA {SCHEMA}", *TABLES):
+                connection.execute(statement)
+            connection.execute("INSERT INTO meta VALUES ('format', %s), ('identity', %s)", (str(FORMAT), found))
+        _check_tables(connection, where, None if moved_too else found)
+
+
+def _check_tables(connection: Connection, where: str, expected: str | None) -> None:
+    """Refuse tables of another kind, of a later version or (unless ``expected`` is None) of a copy; migrate others."""
+    if _value(connection, "SELECT to_regclass('meta')") is None:
+        damaged(f"the schema {SCHEMA} in {where} is no store of Tacit")
+    meta: dict[str, str] = dict(connection.execute("SELECT name, value FROM meta").fetchall())
+    if not {"format", "identity"} <= meta.keys():
+        damaged(f"the table meta in {where} is incomplete")
+    store = f"the store in {where}"
+    check_format(store, int(meta["format"]), FORMAT)
+    if expected is not None:
+        why = "was restored from one, or belongs to a standby that took over"
+        check_identity(store, meta["identity"], expected, why, "", "database")
+    if int(meta["format"]) < FORMAT:
+        _migrate(connection, where)
+
+
 def _migrate(connection: Connection, where: str) -> None:
     """Bring tables of an earlier version to this one's format, while no process of that version serves them."""
-    if _value(connection, "SELECT value FROM meta WHERE name = 'format'") == str(FORMAT):
-        return
     if not _value(connection, "SELECT pg_try_advisory_xact_lock(%s)", (_SERVED_BEFORE,)):
         raise StoreInUse(
             f"a process of an earlier version of Tacit serves {where}: end it, and all others that do, and start again"
@@ -167,24 +183,3 @@ def _migrate(connection: Connection, where: str) -> None:
     for statement in FROM_FORMAT_1:
         connection.execute(statement)
     connection.execute("UPDATE meta SET value = %s WHERE name = 'format'", (str(FORMAT),))
-
-
-def _check_tables(connection: Connection, where: str, moved_too: bool) -> None:
-    if _value(connection, "SELECT to_regclass('meta')") is None:
-        damaged(f"the schema {SCHEMA} in {where} is no store of Tacit")
-    meta: dict[str, str] = dict(connection.execute("SELECT name, value FROM meta").fetchall())
-    if not {"format", "identity"} <= meta.keys():
-        damaged(f"the table meta in {where} is incomplete")
-    if int(meta["format"]) > FORMAT:
-        raise StoreTooNew(
-            f"the store in {where} has format {meta['format']}, and this version of Tacit knows {FORMAT}: use the "
-            "version that wrote it, or a later one"
-        )
-    found = identity(connection)
-    if meta["identity"] != found and not moved_too:
-        raise StoreMoved(
-            f"the store in {where} was made as {meta['identity']} and is now {found}: it is a copy, was restored from "
-            "one, or belongs to a standby that took over, and the original may still go on; both would release the "
-            "same rows. Start the original, or take the public part of this one to a new database: `tacit backup`, "
-            "then `tacit restore`"
-        )

@@ -2,50 +2,40 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 import psycopg
 from psycopg.errors import UndefinedTable
 from psycopg.pq import TransactionStatus
 
-from tacit.errors import JournalExists, StoreFailed, UnknownJournal
-from tacit.service import postgres_tables as statements
-from tacit.service.postgres_session import connect, open_tables, place
-from tacit.service.postgres_tables import Generation
-from tacit.service.seals import damaged, place_of, row_from, row_values, seal, unseal
-from tacit.service.store import NOTHING, Behind, Group, Journal, Row, Store, Swap, Tail
-from tacit.service.store_parts import (
-    Entries,
-    Guard,
-    check_ends,
-    checked_entries,
-    journal_from,
-    lost,
-    snapshot_from,
-)
+from tacit.errors import StoreFailed
+from tacit.service.packing import damaged, place_of, seal, unseal
+from tacit.service.postgres_session import connect, identity, open_tables, place
+from tacit.service.postgres_tables import Generation, Values
+from tacit.service.store import NOTHING, Behind, Entries, Group, GuardedStore, Journal, Row, Swap, Tail
 
 _MOST_BEHIND: Final = 1_000
 """Entries of others that are read, and replayed, under the lock; more of them are read before it is taken."""
-Found = list[tuple[Any, ...]]
-Values = Sequence[Any] | Mapping[str, Any]
+_HEADS = "SELECT journal, generation, name, config, note, seq, snapshot_seq FROM journals JOIN heads ON journal = id"
+_Result = TypeVar("_Result")
 
 
 class _Turn(NamedTuple):
-    """Who has the lock of which journal, and the tables of the journal meanwhile."""
+    """Which thread has the lock of which journal, and the tables of the journal meanwhile."""
 
     thread: int
     name: str
     tables: Generation
 
 
-class PostgresStore(Store):
+class PostgresStore(GuardedStore):
     """A store in a database, in a schema of its own (``tacit``), which is made if it is missing.
 
-    Promised to whoever gets an answer: the group was committed by a server that syncs (``fsync``, ``full_page_writes``,
+    When a change returns, it was committed by a server that syncs (``fsync``, ``full_page_writes``,
     ``synchronous_commit``; others are refused), in a turn.  After the first failure this object answers nothing more,
     since a commit whose answer was lost may have happened; a new one goes on from the store.  A process that pauses in
     its turn loses its session, and with it the turn.  Refused: a standby, a copy, tables of a later version, servers
@@ -68,17 +58,16 @@ class PostgresStore(Store):
     shared = True
 
     def __init__(self, url: str, *, make: bool = True, moved_too: bool = False) -> None:
-        where = place(url)
-        self._guard = Guard(f"the store in {where}", "the database server", self._abandon)
+        super().__init__(f"the store in {place(url)}", "the database server")
         self._turning = threading.RLock()
-        """Whoever uses the connection for turns has this; for the other one it is the mutex of the guard."""
+        """The mutex of the connection for turns; that of the other connection is the store's."""
         self._turn: _Turn | None = None
         """The one that is under way."""
         self._generations: dict[str, Generation] = {}
         """Tables of each journal, as they were last seen."""
         self._connection = connect(url)
         try:
-            open_tables(self._connection, where, make=make, moved_too=moved_too)
+            open_tables(self._connection, place(url), make=make, moved_too=moved_too)
             self._turns = connect(url)
         except BaseException:
             self._connection.close()
@@ -86,45 +75,43 @@ class PostgresStore(Store):
 
     def journals(self) -> list[Journal]:
         with self._reading():
-            return [journal_from(*row) for row in self._rows(statements.HEADS)]
+            return [Journal(*stored).unsealed() for _, _, *stored in self._rows(f"{_HEADS} ORDER BY name")]
 
     def create(self, name: str, config: bytes, snapshot: bytes, note: bytes = b"", rows: Group | None = None) -> None:
-        at = name.encode()
-        with self._transaction():
-            found = self._rows(statements.ADD_JOURNAL, (name, seal(at, config)))
-            if not found:
-                raise JournalExists(f"{self._guard.where} has a journal {name!r} already")
-            number = int(found[0][0])
-            self._run(statements.ADD_HEAD, (number, seal(at, note)))
+        add = "INSERT INTO journals (name, config) VALUES (%s, %b) ON CONFLICT DO NOTHING RETURNING id"
+        run = self._connection.execute
+        with self._reading(), self._connection.transaction():
+            ((number,),) = self._rows(add, (name, seal(name.encode(), config))) or self._exists(name)
+            run("INSERT INTO heads VALUES (%s, 0, 0, 0, %b)", (number, seal(name.encode(), note)))
             tables = Generation(number, 0)
-            for statement in tables.build():
-                self._run(statement)
-            self._run(tables.begin, (0, seal(place_of(number, 0), snapshot)))
-            if rows is not None and rows.rows:
-                self._run(tables.put(), _put_values(number, rows))
+            for statement in (*tables.tables(), *tables.indexes()):
+                run(statement)
+            run(tables.begin, (0, seal(place_of(number, 0), snapshot)))
+            if rows is not None:
+                run(*tables.change(name, 0, Group(rows=rows.rows)))
 
     def read(self, name: str, after: int = NOTHING) -> Tail:
-        tables: Generation | None = None
-        with self._reading():
-            while True:
-                with contextlib.suppress(UndefinedTable), self._connection.transaction():
-                    self._run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                    tables, journal = self._head(name, gone=tables)
-                    return self._read(tables, journal, after)
+        def tail(_: Generation) -> Tail:
+            with self._connection.transaction():
+                self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                tables, journal = self._head(name)
+                start = partial(self._rows, tables.start, {"seq": journal.snapshot_seq})
+                return journal.tail(tables.journal, after, start, partial(self._entries, tables))
 
-    def _read(self, tables: Generation, journal: Journal, after: int) -> Tail:
-        if after >= journal.snapshot_seq:
-            return Tail(journal, None, self._entries(tables, journal, after))
-        sealed = self._rows(tables.snapshot, (journal.snapshot_seq,))
-        snapshot = snapshot_from(tables.journal, journal, sealed[0][0] if sealed else None)
-        check_ends(journal, *self._rows(tables.ends, (journal.snapshot_seq,))[0])
-        return Tail(journal, snapshot, self._entries(tables, journal, journal.snapshot_seq))
+        with self._reading():
+            return self._on_tables(name, tail)
+
+    def _entries(self, tables: Generation, last: int) -> Entries:
+        """Some entries after a number, while their table is there."""
+        with self._reading(), suppress(UndefinedTable):
+            return self._rows(tables.entries, (last,))
+        raise Behind
 
     # Turns
 
     @contextmanager
     def turn(self, name: str, after: int) -> Iterator[Tail]:
-        with self._guard.entered(self._turning):
+        with self._entered(self._turning):
             try:
                 with self._failing():
                     tables, tail = self._locked(name, after)
@@ -133,8 +120,11 @@ class PostgresStore(Store):
             finally:
                 self._turn = None
                 with self._failing():
-                    if self._turns.info.transaction_status is not TransactionStatus.IDLE:
-                        self._turns.execute("ROLLBACK")
+                    self._roll_back()
+
+    def _roll_back(self) -> None:
+        if self._turns.info.transaction_status is not TransactionStatus.IDLE:
+            self._turns.execute("ROLLBACK")
 
     def _locked(self, name: str, after: int) -> tuple[Generation, Tail]:
         """Lock the head and read what follows; not in one statement, which would see the new head and the old log.
@@ -142,40 +132,40 @@ class PostgresStore(Store):
         Both are sent in one message of the simple protocol: after it the server waits, and the timer runs that ends a
         session which pauses.  With a pipeline it does not (``idle_in_transaction_session_timeout``).
         """
-        tables = self._tables(name)
-        while True:
-            lock, tail = statements.LOCK.format(tables.journal), tables.tail.format(after, _MOST_BEHIND)
-            try:
-                found = self._turns.execute(f"BEGIN; {lock}; {tail}".encode(), prepare=False)
-                break
-            except UndefinedTable:  # somebody has written a snapshot
-                self._turns.execute("ROLLBACK")
-                tables = self._tables(name, gone=tables)
+
+        def lock(tables: Generation) -> tuple[Generation, psycopg.Cursor[Any]]:
+            self._roll_back()  # after an attempt on tables that are gone
+            statement = f"BEGIN; {tables.lock}; {tables.tail.format(f'{after:d}', _MOST_BEHIND)}"
+            return tables, self._turns.execute(statement.encode(), prepare=False)
+
+        tables, found = self._on_tables(name, lock)
         found.nextset()
         ((seq, snapshot_seq, note),) = found.fetchall()
         if after < snapshot_seq or seq - after > _MOST_BEHIND:
             raise Behind
         found.nextset()
+        entries = found.fetchall()
         journal = Journal(name, b"", unseal(name.encode(), note, "the note of {!r}", name), seq, snapshot_seq)
-        entries = checked_entries(tables.journal, journal, after, _once(found.fetchall()))
-        return tables, Tail(journal, None, entries)
+        checked = journal.checked_entries(tables.journal, after, lambda last: [e for e in entries if e[0] > last])
+        return tables, Tail(journal, None, checked)
 
     def append(self, name: str, seq: int, group: Group) -> int:
         with self._in_turn(name) as tables:
-            change, values = _change(tables, seq, group)
-            note = None if group.note is None else seal(name.encode(), group.note)
-            values |= {"journal": tables.journal, "seq": seq, "count": len(group.entries), "note": note}
-            if not self._turns.execute(change, values, binary=True).fetchall():
-                lost(name, seq)
+            self._change(tables, name, seq, group)
             self._commit()
         return seq + len(group.entries)
 
-    def compact(self, name: str, seq: int, snapshot: bytes) -> None:
+    def _change(self, tables: Generation, name: str, seq: int, group: Group) -> None:
+        if not self._turns.execute(*tables.change(name, seq, group), binary=True).fetchall():
+            self._lost(name, seq)
+
+    def compact(self, name: str, seq: int, snapshot: bytes, group: Group | None = None) -> None:
+        advance = "UPDATE heads SET snapshot_seq = seq, generation = generation + 1 WHERE journal = %s"
         with self._in_turn(name) as tables:
-            following, compared = tables.following(), {"journal": tables.journal, "seq": seq}
-            if not self._turns.execute(statements.COMPACT, compared).fetchall():
-                lost(name, seq)
-            for statement in tables.follow():
+            self._change(tables, name, seq, group or Group())
+            self._turns.execute(advance, (tables.journal,))
+            following, statements = tables.follow()
+            for statement in statements:
                 self._turns.execute(statement)
             self._turns.execute(following.begin, (seq, seal(place_of(tables.journal, seq), snapshot)))
             self._commit()
@@ -192,7 +182,7 @@ class PostgresStore(Store):
         turn = self._own_turn(name)
         if turn is None:
             raise StoreFailed(f"journal {name!r} is changed in turns, and this is none")
-        with self._guard.entered(self._turning), self._failing():
+        with self._entered(self._turning), self._failing():
             yield turn.tables
 
     def _own_turn(self, name: str) -> _Turn | None:
@@ -200,167 +190,100 @@ class PostgresStore(Store):
         turn = self._turn
         return turn if turn is not None and (turn.thread, turn.name) == (threading.get_ident(), name) else None
 
-    # Rows
+    # Rows and settings
 
     def find(self, name: str, table: str, keys: Iterable[bytes]) -> dict[bytes, Row]:
         wanted = list(dict.fromkeys(keys))
-        found, journal = self._looked_up(name, "find", (wanted, table))
-        return {row[0]: row_from(journal, table, *row) for row in found}
+        return {row.key: row for row in self._looked_up(name, table, Generation.find, (wanted, table))}
 
     def scan(self, name: str, table: str, after: int, limit: int) -> list[Row]:
-        found, journal = self._looked_up(name, "scan", (table, after, limit))
-        return [row_from(journal, table, *row) for row in found]
+        return self._looked_up(name, table, Generation.scan, (table, after, limit))
 
-    def _looked_up(self, name: str, query: str, values: Values) -> tuple[Found, int]:
-        """What a query on rows finds, and the number of the journal; in a turn the rows are locked."""
+    def _looked_up(self, name: str, table: str, query: Callable[[Generation, bool], str], values: Values) -> list[Row]:
+        """Rows of a table that a query finds; in a turn of this thread they are locked."""
         if self._own_turn(name):
             with self._in_turn(name) as tables:
-                text = getattr(tables, query)(lock=True)
-                return self._turns.execute(text, values, binary=True).fetchall(), tables.journal
-        with self._reading():
-            return self._on_rows(name, lambda tables: getattr(tables, query)(lock=False), lambda number: values)
-
-    def _on_rows(
-        self, name: str, query: Callable[[Generation], str], values: Callable[[int], Values]
-    ) -> tuple[Found, int]:
-        """A statement on the rows of a journal, whose tables another process may replace at any time."""
-        tables = self._tables(name)
-        while True:
-            try:
-                return self._rows(query(tables), values(tables.journal)), tables.journal
-            except UndefinedTable:
-                tables = self._tables(name, gone=tables)
+                found = self._turns.execute(query(tables, True), values, binary=True).fetchall()
+        else:
+            with self._reading():
+                found = self._on_tables(name, lambda tables: self._rows(query(tables, False), values))
+        return [Row(*row).unsealed(self._generations[name].journal, table) for row in found]
 
     def swap(self, name: str, table: str, swaps: Sequence[Swap], beside: str = "") -> set[bytes]:
         with self._reading():
-            done, _ = self._on_rows(name, Generation.swap, lambda number: _swap_values(number, table, swaps, beside))
+            done = self._on_tables(name, lambda tables: self._rows(*tables.swap(table, swaps, beside)))
         return {key for (key,) in done}
 
     def settings(self, prefix: str) -> Mapping[str, bytes]:
         with self._reading():
-            found = self._rows(statements.SETTINGS, (prefix,))
+            found = self._rows("SELECT name, value FROM settings WHERE starts_with(name, %s) ORDER BY name", (prefix,))
         return {name: unseal(name.encode(), value, "the setting {!r}", name) for name, value in found}
 
     def change_settings(self, put: Mapping[str, bytes], delete: Sequence[str] = (), *, replace: bool = True) -> None:
-        with self._transaction():
-            self._run(statements.DELETE_SETTINGS, (list(delete),))
+        known = "DO UPDATE SET value = excluded.value" if replace else "DO NOTHING"
+        statement = f"INSERT INTO settings VALUES (%s, %b) ON CONFLICT (name) {known}"
+        with self._reading(), self._connection.transaction():
+            self._connection.execute("DELETE FROM settings WHERE name = ANY(%s)", (list(delete),))
             for name, value in put.items():
-                statement = statements.PUT_SETTING if replace else statements.ADD_SETTING
-                self._run(statement, (name, seal(name.encode(), value)))
+                self._connection.execute(statement, (name, seal(name.encode(), value)))
+
+    def adopt(self) -> None:
+        with self._reading():
+            found = identity(self._connection)
+            self._connection.execute("UPDATE meta SET value = %s WHERE name = 'identity'", (found,))
 
     def close(self) -> None:
         """Let go of the database; in a forked process nothing happens, since it never had it."""
-        if not self._guard.forked:
-            with self._turning, self._guard.mutex:
-                self._guard.end()
+        if not self._forked:
+            with self._turning, self._mutex:
+                self._end()
                 self._abandon()
 
-    # The connection
+    # The connections
 
-    def _run(self, statement: str, values: Values = ()) -> None:
-        self._connection.execute(statement, values)
-
-    def _rows(self, query: str, values: Values = ()) -> Found:
+    def _rows(self, query: str, values: Values = ()) -> list[Any]:
+        """All rows that a query finds."""
         return self._connection.execute(query, values, binary=True).fetchall()
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """Whatever the server cannot do, or is interrupted in, ends the use of this object."""
+        """An error of the server, or an interruption, ends the use of this object."""
         try:
             yield
         except (psycopg.Error, OSError, KeyboardInterrupt, SystemExit) as error:
-            self._guard.fail(error)
+            self._fail(error)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        with self._guard.entered(), self._failing():
-            yield
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """Several statements, each waited for: the server ends a transaction whose caller pauses in the middle."""
-        with self._reading(), self._connection.transaction():
+        """Use the connection that is not for turns."""
+        with self._entered(), self._failing():
             yield
 
     def _abandon(self) -> None:
         """End the sessions, but for one that another thread uses just now: ``close`` waits for that."""
-        for mutex, connection in ((self._turning, self._turns), (self._guard.mutex, self._connection)):
+        for mutex, connection in ((self._turning, self._turns), (self._mutex, self._connection)):
             if mutex.acquire(blocking=False):
-                with contextlib.suppress(Exception):
+                with suppress(Exception):
                     connection.close()
                 mutex.release()
 
     # Journals
 
-    def _tables(self, name: str, gone: Generation | None = None) -> Generation:
-        """The tables of a journal, as they were last seen; looked up anew where these are gone."""
-        tables = self._generations.get(name)
-        if tables is None or (gone is not None and tables.generation == gone.generation):
-            with self._reading():
-                tables, _ = self._head(name, gone)
-        return tables
+    def _on_tables(self, name: str, work: Callable[[Generation], _Result]) -> _Result:
+        """The result of work on the tables of a journal; done again where a snapshot has replaced them meanwhile."""
+        tables = self._generations.get(name) or self._head(name)[0]
+        while True:
+            try:
+                return work(tables)
+            except UndefinedTable:
+                gone, (tables, _) = tables, self._head(name)
+                if tables.generation == gone.generation:
+                    damaged(f"tables of {name!r} are missing")
 
-    def _head(self, name: str, gone: Generation | None) -> tuple[Generation, Journal]:
-        """A journal and its tables, which are others than those that are gone: a snapshot replaces both together."""
-        found = self._rows(statements.HEAD, (name,))
-        if not found:
-            raise UnknownJournal(f"{self._guard.where} has no journal {name!r}")
+    def _head(self, name: str) -> tuple[Generation, Journal]:
+        """A journal and its tables: a snapshot replaces both together."""
+        with self._reading():
+            found = self._rows(f"{_HEADS} WHERE name = %s", (name,)) or self._unknown(name)
         number, generation, *stored = found[0]
-        if gone is not None and generation == gone.generation:
-            damaged(f"tables of {name!r} are missing")
         tables = self._generations[name] = Generation(number, generation)
-        return tables, journal_from(name, *stored)
-
-    def _entries(self, tables: Generation, journal: Journal, after: int) -> Iterator[bytes]:
-        def read(last: int) -> Entries:
-            with self._reading():
-                try:
-                    return self._rows(tables.entries, (last,))
-                except UndefinedTable:
-                    raise Behind from None
-
-        return checked_entries(tables.journal, journal, after, read)
-
-
-def _once(entries: Entries) -> Callable[[int], Entries]:
-    """Gives entries that were read at once; a second time there are none."""
-    left = [entries]
-    return lambda last: left.pop() if left else []
-
-
-def _put_values(journal: int, group: Group) -> dict[str, Any]:
-    """Columns of the rows that a group puts."""
-    put = [row_values(journal, table, row) for table, rows in group.rows.items() for row in rows.values()]
-    columns = zip(*put, strict=True) if put else iter([()] * 5)
-    return dict(zip(("journals", "names", "keys", "positions", "values"), map(list, columns), strict=True))
-
-
-def _change(tables: Generation, seq: int, group: Group) -> tuple[str, dict[str, Any]]:
-    """The statement that makes the changes of a group, and its values."""
-    entries = {
-        number: seal(place_of(tables.journal, number), entry) for number, entry in enumerate(group.entries, seq + 1)
-    }
-    values: dict[str, Any] = {"numbers": list(entries), "entries": list(entries.values())}
-    for index, (table, position) in enumerate(group.forget.items()):
-        values |= {f"table_{index}": table, f"last_{index}": position}
-    dropped = [(table, key) for table, keys in group.drop.items() for key in keys]
-    values |= {"drop_names": [table for table, _ in dropped], "drop_keys": [key for _, key in dropped]}
-    values |= _put_values(tables.journal, group)
-    text = tables.change(
-        entries=bool(entries), forgotten=len(group.forget), dropped=bool(dropped), rows=bool(values["keys"])
-    )
-    return text, values
-
-
-def _swap_values(journal: int, table: str, swaps: Sequence[Swap], beside: str) -> dict[str, Any]:
-    also = [row_values(journal, beside, other) for _, _, other in swaps if other is not None]
-    return {
-        "table": table,
-        "keys": [old.key for old, _, _ in swaps],
-        "olds": [row_values(journal, table, old)[-1] for old, _, _ in swaps],
-        "news": [row_values(journal, table, new)[-1] for _, new, _ in swaps],
-        "beside": beside,
-        "beside_keys": [key for _, _, key, _, _ in also],
-        "positions": [position for _, _, _, position, _ in also],
-        "values": [value for *_, value in also],
-    }
+        return tables, Journal(*stored).unsealed()

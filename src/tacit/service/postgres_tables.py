@@ -10,103 +10,75 @@ The columns with raw data have no statistics: an analysis would copy some of the
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from tacit.service.store_parts import CHUNK
+from tacit.service.store import CHUNK, Group, Swap
 
-SCHEMA: Final = "tacit"
-FORMAT: Final = 2
-TABLES: Final = (
-    "CREATE TABLE meta (name text PRIMARY KEY, value text NOT NULL)",
-    # the order of bytes, whatever language the database is in
-    'CREATE TABLE journals (id bigserial PRIMARY KEY, name text COLLATE "C" NOT NULL UNIQUE, config bytea NOT NULL)',
-    # what changes with every group, with room for new versions beside the old ones
-    "CREATE TABLE heads (journal bigint PRIMARY KEY REFERENCES journals, seq bigint NOT NULL,"
-    " snapshot_seq bigint NOT NULL, generation bigint NOT NULL, note bytea NOT NULL) WITH (fillfactor = 20)",
-    'CREATE TABLE settings (name text COLLATE "C" PRIMARY KEY, value bytea NOT NULL)',
-)
-
-FROM_FORMAT_1: Final = ("ALTER TABLE heads DROP COLUMN epoch", "DROP TABLE IF EXISTS members")
-"""Before 0.3 a journal counted its owners, by epochs, and processes said in a table that they were there."""
-ADD_JOURNAL: Final = "INSERT INTO journals (name, config) VALUES (%s, %b) ON CONFLICT DO NOTHING RETURNING id"
-ADD_HEAD: Final = "INSERT INTO heads VALUES (%s, 0, 0, 0, %b)"
-_HEADS: Final = "FROM journals JOIN heads ON journal = id"
-HEADS: Final = f"SELECT name, config, note, seq, snapshot_seq {_HEADS} ORDER BY name"
-HEAD: Final = f"SELECT journal, generation, config, note, seq, snapshot_seq {_HEADS} WHERE name = %s"
-LOCK: Final = "SELECT seq, snapshot_seq, note FROM heads WHERE journal = {:d} FOR NO KEY UPDATE"
-_COMPARED: Final = "WHERE journal = %(journal)s AND seq = %(seq)s RETURNING journal"
-ADVANCE: Final = f"UPDATE heads SET seq = seq + %(count)s, note = coalesce(%(note)b, note) {_COMPARED}"
-COMPACT: Final = f"UPDATE heads SET snapshot_seq = seq, generation = generation + 1 {_COMPARED}"
-SETTINGS: Final = "SELECT name, value FROM settings WHERE starts_with(name, %s) ORDER BY name"
-DELETE_SETTINGS: Final = "DELETE FROM settings WHERE name = ANY(%s)"
-ADD_SETTING: Final = "INSERT INTO settings VALUES (%s, %b) ON CONFLICT (name) DO NOTHING"
-PUT_SETTING: Final = "INSERT INTO settings VALUES (%s, %b) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+Values = Sequence[Any] | Mapping[str, Any]
+"""Parameters of a statement."""
 
 
 class Generation:
-    """Statements on the two tables of a journal's generation."""
+    """Statements on a journal's head and on the two tables of one of its generations."""
 
     def __init__(self, journal: int, generation: int) -> None:
         self.journal, self.generation = journal, generation
         self._log = log = f"log_{journal:d}_{generation:d}"
-        self._rows = rows = f"rows_{journal:d}_{generation:d}"
+        self._rows = f"rows_{journal:d}_{generation:d}"
+        self.lock = f"SELECT seq, snapshot_seq, note FROM heads WHERE journal = {journal:d} FOR NO KEY UPDATE"
         self.begin = f"INSERT INTO {log} VALUES (%s, %b)"
-        self.snapshot = f"SELECT entry FROM {log} WHERE seq = %s"
-        self.ends = f"SELECT min(seq), max(seq) FROM {log} WHERE seq > %s"
-        self.entries = f"SELECT seq, entry FROM {log} WHERE seq > %s ORDER BY seq LIMIT {CHUNK}"
-        self.tail = f"SELECT seq, entry FROM {log} WHERE seq > {{:d}} ORDER BY seq LIMIT {{:d}}"
-        self._one = f"SELECT key, position, value FROM {rows} WHERE name = %s AND key = wanted LIMIT 1"
-        self._some = f"SELECT key, position, value FROM {rows} WHERE name = %s AND position > %s"
+        snapshot = f"SELECT entry FROM {log} WHERE seq = %(seq)s"
+        self.start = f"SELECT ({snapshot}), min(seq), max(seq) FROM {log} WHERE seq > %(seq)s"
+        self.tail = f"SELECT seq, entry FROM {log} WHERE seq > {{}} ORDER BY seq LIMIT {{}}"
+        self.entries = self.tail.format("%s", CHUNK)
 
-    def find(self, *, lock: bool) -> str:
+    def find(self, lock: bool) -> str:
         """Rows under many keys, each looked up by itself: so many at once make PostgreSQL read all of an index."""
-        one = f"{self._one} FOR UPDATE" if lock else self._one
+        one = f"SELECT key, position, value FROM {self._rows} WHERE name = %s AND key = wanted LIMIT 1{_locked(lock)}"
         return f"SELECT row.* FROM unnest(%b::bytea[]) wanted CROSS JOIN LATERAL ({one}) row"
 
-    def scan(self, *, lock: bool) -> str:
+    def scan(self, lock: bool) -> str:
         """The first rows after a position."""
-        return f"{self._some} ORDER BY position, key LIMIT %s" + (" FOR UPDATE" if lock else "")
+        some = f"SELECT key, position, value FROM {self._rows} WHERE name = %s AND position > %s"
+        return f"{some} ORDER BY position, key LIMIT %s{_locked(lock)}"
 
-    def change(self, *, entries: bool, forgotten: int, dropped: bool, rows: bool) -> str:
+    def change(self, name: str, seq: int, group: Group) -> tuple[str, dict[str, Any]]:
         """A compare-and-set with all changes of a group; no row is returned, and nothing changed, where it fails.
 
         Parts of a statement do not see each other, and what is put is therefore not deleted before.
         """
-        parts = [f"head AS ({ADVANCE})"]
-        if entries:
+        compared = "WHERE journal = %(journal)s AND seq = %(seq)s RETURNING journal"
+        parts = [f"head AS (UPDATE heads SET seq = seq + %(count)s, note = coalesce(%(note)b, note) {compared})"]
+        values = {"journal": self.journal, "seq": seq, "count": len(group.entries), "note": group.sealed_note(name)}
+        if group.entries:
             new = "unnest(%(numbers)b::bigint[], %(entries)b::bytea[]) new (number, entry)"
             parts.append(f"logged AS (INSERT INTO {self._log} SELECT number, entry FROM head, {new})")
-        parts += [f"forgotten_{index} AS ({self._forget(index, rows)})" for index in range(forgotten)]
-        if dropped:
+            values |= _columns("numbers entries", group.sealed_entries(self.journal, seq))
+        rows = group.sealed_rows(self.journal)
+        if group.forget:
+            past = "unnest(%(forget_names)s::text[], %(forget_last)b::bigint[]) past (name, last)"
+            kept = "AND (old.name, old.key) NOT IN (SELECT * FROM unnest(%(names)s::text[], %(keys)b::bytea[]))"
+            where = f"old.name = past.name AND old.position <= past.last {kept if rows else ''}"
+            parts.append(f"forgotten AS (DELETE FROM {self._rows} old USING head, {past} WHERE {where})")
+            values |= _columns("forget_names forget_last", list(group.forget.items()))
+        if dropped := group.dropped():
             gone = "unnest(%(drop_names)s::text[], %(drop_keys)b::bytea[]) gone (name, key)"
             where = "old.name = gone.name AND old.key = gone.key"
             parts.append(f"dropped AS (DELETE FROM {self._rows} old USING head, {gone} WHERE {where})")
+            values |= _columns("drop_names drop_keys", dropped)
         if rows:
-            parts.append(f"put AS ({self._put('head')})")
-        return f"WITH {', '.join(parts)} SELECT journal FROM head"
+            columns = "%(names)s::text[], %(keys)b::bytea[], %(positions)b::bigint[], %(values)b::bytea[]"
+            new = f"SELECT new.* FROM head, unnest({columns}) new (name, key, position, value)"
+            put = "ON CONFLICT (name, key) DO UPDATE SET position = excluded.position, value = excluded.value"
+            parts.append(f"put AS (INSERT INTO {self._rows} {new} {put})")
+            values |= _columns("names keys positions values", rows)
+        return f"WITH {', '.join(parts)} SELECT journal FROM head", values
 
-    def _forget(self, index: int, rows: bool) -> str:
-        last = f"name = %(table_{index})s AND position <= %(last_{index})s"
-        put = "SELECT * FROM unnest(%(names)s::text[], %(keys)b::bytea[])"
-        return f"DELETE FROM {self._rows} USING head WHERE {last}" + (
-            f" AND (name, key) NOT IN ({put})" if rows else ""
-        )
+    def swap(self, table: str, swaps: Sequence[Swap], beside: str) -> tuple[str, dict[str, Any]]:
+        """Rows that are as expected are replaced, those that another session has locked left out.
 
-    def _put(self, wherever: str) -> str:
-        columns = "%(names)s::text[], %(keys)b::bytea[], %(positions)b::bigint[], %(values)b::bytea[]"
-        return (
-            f"INSERT INTO {self._rows} SELECT new.* FROM {wherever}, unnest({columns}) new (name, key, position, value)"
-            " ON CONFLICT (name, key) DO UPDATE SET position = excluded.position, value = excluded.value"
-        )
-
-    def put(self) -> str:
-        """Rows of a new journal."""
-        return self._put("(SELECT 1) always")
-
-    def swap(self) -> str:
-        """Rows that are what they were thought to be are replaced, those that somebody has locked left out.
-
-        One statement: nobody waits for a process that is paused in the middle, and it waits for nobody.
+        One statement: no process waits for one that is paused in the middle, and it waits for none.
         """
         new = "unnest(%(keys)b::bytea[], %(olds)b::bytea[], %(news)b::bytea[]) new (key, old, value)"
         same = f"SELECT key FROM {self._rows} WHERE name = %(table)s AND key = new.key AND value = new.old"
@@ -115,17 +87,17 @@ class Generation:
             f"UPDATE {self._rows} old SET value = free.value FROM free"
             " WHERE old.name = %(table)s AND old.key = free.key RETURNING old.key"
         )
-        columns = "%(beside_keys)b::bytea[], %(positions)b::bigint[], %(values)b::bytea[]"
-        also = f"unnest({columns}) also (key, position, value)"
-        put = f"INSERT INTO {self._rows} SELECT %(beside)s, also.* FROM {also} JOIN done USING (key)"
-        kept = "ON CONFLICT (name, key) DO NOTHING"
-        return f"WITH free AS ({free}), done AS ({done}), put AS ({put} {kept}) SELECT key FROM done"
+        also = "unnest(%(others)b::bytea[], %(positions)b::bigint[], %(values)b::bytea[]) also (key, position, value)"
+        beside_done = f"SELECT %(beside)s, also.* FROM {also} JOIN done USING (key)"
+        put = f"INSERT INTO {self._rows} {beside_done} ON CONFLICT (name, key) DO NOTHING"
+        text = f"WITH free AS ({free}), done AS ({done}), put AS ({put}) SELECT key FROM done"
+        rows = [(old.key, *(row.sealed(self.journal, table).value for row in (old, to))) for old, to, _ in swaps]
+        others = [other.sealed(self.journal, beside) for *_, other in swaps if other is not None]
+        values = _columns("keys olds news", rows) | _columns("others positions values", others)
+        return text, {"table": table, "beside": beside, **values}
 
-    def build(self) -> tuple[str, ...]:
-        """How its tables are made."""
-        return (*self._tables(), *self._order())
-
-    def _tables(self) -> tuple[str, ...]:
+    def tables(self) -> tuple[str, ...]:
+        """How the log and the table of rows are made."""
         return (
             f"CREATE TABLE {self._log} (seq bigint PRIMARY KEY, entry bytea NOT NULL)",
             f"ALTER TABLE {self._log} ALTER entry SET STATISTICS 0",
@@ -134,23 +106,29 @@ class Generation:
             f"ALTER TABLE {self._rows} ALTER key SET STATISTICS 0, ALTER value SET STATISTICS 0",
         )
 
-    def _order(self) -> tuple[str, ...]:
+    def indexes(self) -> tuple[str, ...]:
         """How rows are found again, by key and by position."""
         return (
             f"ALTER TABLE {self._rows} ADD PRIMARY KEY (name, key)",
             f"CREATE INDEX ON {self._rows} (name, position, key)",
         )
 
-    def following(self) -> Generation:
-        """The next one."""
-        return Generation(self.journal, self.generation + 1)
-
-    def follow(self) -> tuple[str, ...]:
-        """How the next generation is made, with the same rows and an empty log, and this one is dropped.
+    def follow(self) -> tuple[Generation, tuple[str, ...]]:
+        """The next generation, and how it is made, with these rows and an empty log, and this one is dropped.
 
         Rows are swapped without a turn, and not while they are copied: the lock is the strongest that lets others read.
         """
-        following = self.following()
+        following = Generation(self.journal, self.generation + 1)
         lock = f"LOCK TABLE {self._rows} IN EXCLUSIVE MODE"
         copy = f"INSERT INTO {following._rows} SELECT * FROM {self._rows}"
-        return (lock, *following._tables(), copy, *following._order(), f"DROP TABLE {self._log}, {self._rows}")
+        drop = f"DROP TABLE {self._log}, {self._rows}"
+        return following, (lock, *following.tables(), copy, *following.indexes(), drop)
+
+
+def _locked(lock: bool) -> str:
+    return " FOR UPDATE" if lock else ""
+
+
+def _columns(names: str, rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+    """The columns of some rows under these names, as ``unnest`` takes them."""
+    return {name: [row[index] for row in rows] for index, name in enumerate(names.split())}

@@ -1,49 +1,134 @@
-"""What may be seen of a served policy: made of releases, the ledger and the clock of decisions, and never changed."""
+"""What others may see of a served policy: releases, changes of its mode, the ledger and the clock of decisions."""
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
+from tacit.errors import StoreDamaged
 from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.privacy.person import Loss, loss_of, mu_across
 from tacit.service.lives import report_across
-from tacit.service.modes import ModeChange
-from tacit.service.terms import Mode
+from tacit.service.store import Group, Row, Store
+from tacit.service.terms import DELETED, MODES, Mode, checked_mode
 
 _POINT: Final = struct.Struct("<qdd")
+RELEASES, MODE_CHANGES = "releases", "modes"
+"""Tables of a journal."""
+MOST_RELEASES: Final = 2_000
+MOST_MODES: Final = 1_000
+"""Releases and changes of mode that are remembered; older ones are forgotten."""
 
 
 class Point(NamedTuple):
-    """A release, as the page draws it: everybody may see that and when it was, and what follows from it."""
+    """A release, as the page draws it."""
 
     decisions: int
+    """How many decisions had been made."""
     time: float
     """Seconds since 1970."""
     best_reward: float
     """Estimated mean reward of the best arm that there can be, mu(|theta|); NaN for a policy that estimates none."""
 
-    def pack(self) -> bytes:
-        """As the value of a row."""
-        return _POINT.pack(*self)
+    def row(self, number: int) -> Row:
+        """The row of release ``number``."""
+        return Row(number.to_bytes(8, "big"), number, _POINT.pack(*self))
 
     @classmethod
-    def unpack(cls, data: bytes) -> Point:
-        """The point that gave these bytes."""
-        return cls(*_POINT.unpack(data))
+    def from_row(cls, row: Row) -> Self:
+        """The release that was kept as this row."""
+        try:
+            return cls(*_POINT.unpack(row.value))
+        except struct.error as error:
+            raise StoreDamaged(f"a row of the table of releases cannot be read: {error}") from error
+
+
+class ModeChange(NamedTuple):
+    """A change of mode."""
+
+    number: int
+    """From 1 on, also where older ones are forgotten."""
+    time: float
+    """Seconds since 1970."""
+    decisions: int
+    """How many decisions had been made."""
+    mode: Mode
+
+    def row(self, number: int) -> Row:
+        """The row of change ``number``, which is its own."""
+        return Row(number.to_bytes(8, "big"), number, json.dumps(self[1:]).encode())
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        """The change that was kept as this row."""
+        try:
+            time, decisions, mode = json.loads(row.value)
+            return cls(row.position, float(time), int(decisions), checked_mode(mode, (*MODES, DELETED)))
+        except (TypeError, ValueError) as error:
+            raise StoreDamaged(f"a row of the table of modes cannot be read: {error}") from error
+
+
+class PublicEvent(Protocol):
+    """A release or a change of mode."""
+
+    def row(self, number: int) -> Row: ...
+    @classmethod
+    def from_row(cls, row: Row) -> Self: ...
+
+
+Kind = TypeVar("Kind", bound=PublicEvent)
+
+
+class Timeline(Generic[Kind]):
+    """The newest ``most`` public events of one kind, oldest first, each a row of a table of the policy's journal."""
+
+    def __init__(self, kind: type[Kind], store: Store, journal: str, table: str, most: int) -> None:
+        self._kind, self._store, self._journal, self._table, self._most = kind, store, journal, table, most
+        self.number = 0
+        """Of the newest event; the first one has number 1."""
+        self.known: tuple[Kind, ...] = ()
+        """Replaced by every change."""
+        self._read()
+
+    def follow(self, number: int) -> None:
+        """Read the events up to this number that are not known yet, which another process has recorded."""
+        if number > self.number:
+            self._read()
+
+    def _read(self) -> None:
+        rows = list(self._store.rows(self._journal, self._table, self.number))[-self._most :]
+        if rows:
+            found = tuple(self._kind.from_row(row) for row in rows)
+            self.known, self.number = (*self.known, *found)[-self._most :], rows[-1].position
+
+    def record(self, group: Group, event: Kind, number: int) -> None:
+        """Add an event to a group of changes; events that are too old are forgotten by the same group."""
+        row = event.row(number)
+        group.rows.setdefault(self._table, {})[row.key] = row
+        group.forget[self._table] = number - self._most
+        self.known, self.number = (*self.known, event)[-self._most :], number
 
 
 def newest_point(policy: Policy, now: float) -> Point:
-    """What there is to be drawn of the newest release."""
+    """The newest release of a policy, as the page draws it."""
     belief = policy.belief if isinstance(policy, PrivatePolicy) else None
     best = math.nan if belief is None else float(policy.setting.link.mean(float(np.linalg.norm(belief.theta))))
     return Point(policy.decisions, now, best)
+
+
+def first_mode(mode: Mode, time: float) -> tuple[bytes, dict[bytes, Row]]:
+    """The note and the rows of `ModeChange` that a policy begins with; one that begins online has changed nothing."""
+    if mode == "online":
+        return b"", {}
+    row = ModeChange(1, time, 0, mode).row(1)
+    return json.dumps({"mode": mode, "modes": 1}).encode(), {row.key: row}
 
 
 @dataclass(frozen=True)
@@ -74,23 +159,8 @@ class Published:
 
 
 def composed(mus: Iterable[float]) -> float:
-    """Gaussian-DP parameter of everything that was spent on somebody who is in all policies: sqrt of sum mu^2."""
+    """Gaussian-DP parameter of what was spent on a user who is in all policies: sqrt of the sum of mu^2."""
     return math.sqrt(sum(mu * mu for mu in mus))
-
-
-def is_current(seen: Published, policy: Policy, releases: int, modes: tuple[ModeChange, ...]) -> bool:
-    """Whether all but the number of decisions would be the same in a copy that is made now.
-
-    A function of what is public, and never of the time since the last copy: that would tell of requests in between.
-    """
-    if seen.releases != releases or seen.modes is not modes:
-        return False
-    if not isinstance(policy, PrivatePolicy):
-        return True
-    horizon = policy.setting.horizon  # a report says by how many decisions a policy has outlived it
-    return len(policy.ledger.entries) == len(seen.privacy["entries"]) and (
-        horizon is None or policy.decisions <= horizon
-    )
 
 
 def publish(

@@ -1,4 +1,4 @@
-"""The folder of a store on disk: who may use it, whether it is the original, what it is on.
+"""The files of a store on disk: who may use it, whether it is the original, what it is on.
 
 tacit.db        the database (mode 600, in a folder of mode 700)
 tacit.db-wal    what was committed since the last checkpoint; gone after an orderly end
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 from tacit.errors import StoreError, StoreInUse
@@ -32,25 +32,18 @@ def prepare_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700)
         sync_folder(folder.parent)
     except FileExistsError:
-        pass
+        if not folder.is_dir():
+            raise StoreError(f"{folder} is not a folder: a store needs one of its own") from None
     except OSError as error:
         raise StoreError(f"cannot make the folder {folder} for the store ({error}): make its parent first") from error
-    if not folder.is_dir():
-        raise StoreError(f"{folder} is not a folder: a store needs one of its own")
-    kind = network_mount(folder.resolve(), _mounts())
-    if kind is not None:
+    mounts = ""
+    with contextlib.suppress(OSError):  # macOS does not say what is mounted where
+        mounts = Path("/proc/self/mounts").read_text(errors="replace")
+    if kind := network_mount(folder.resolve(), mounts):
         raise StoreError(
             f"{folder} is on a network file system ({kind}), where locks and syncs cannot be relied on: keep the store "
             "on a disk of this machine, or use PostgreSQL"
         )
-
-
-def _mounts() -> str:
-    """What is mounted where; empty where the system does not say so, as macOS."""
-    try:
-        return Path("/proc/self/mounts").read_text(errors="replace")
-    except OSError:
-        return ""
 
 
 def network_mount(path: Path, mounts: str) -> str | None:
@@ -79,16 +72,6 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_durably(path: Path, chunks: Iterator[bytes]) -> None:
-    """A file for its owner alone, synced; its name is not yet."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as file:
-        for chunk in chunks:
-            file.write(chunk)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def make_durable(path: Path) -> None:
     """Write a file that was left by another process once more, so that what can be read of it is on the disk too.
 
@@ -99,8 +82,11 @@ def make_durable(path: Path) -> None:
     if not path.exists():
         return
     copy = path.with_name(path.name + ".copy")
-    with path.open("rb") as file:
-        write_durably(copy, iter(lambda: file.read(1 << 20), b""))
+    descriptor = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as target, path.open("rb") as source:
+        shutil.copyfileobj(source, target, 1 << 20)
+        target.flush()
+        os.fsync(descriptor)
     copy.replace(path)
     sync_folder(path.parent)
 
@@ -122,9 +108,8 @@ def _machine() -> str:
         with contextlib.suppress(OSError):
             if found := path.read_text().strip():
                 return found
-    if sys.platform.startswith("linux"):
-        return "unknown"  # network addresses of containers change whenever they are made anew
-    return f"{uuid.getnode():012x}"
+    # network addresses of containers, which run Linux, change whenever they are made anew
+    return "unknown" if sys.platform.startswith("linux") else f"{uuid.getnode():012x}"
 
 
 class FolderLock:
@@ -137,32 +122,28 @@ class FolderLock:
     def __init__(self, folder: Path) -> None:
         import fcntl
 
-        self._pid = os.getpid()
         self._descriptor = -1
         try:
             self._descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, f"{self._pid}\n".encode("ascii"), 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
         except BlockingIOError as error:
             owner = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
-            self.drop()
-            whose = "this process" if owner == str(self._pid) else f"process {owner}"
+            self.close(unlock=False)
+            whose = "this process" if owner == str(os.getpid()) else f"process {owner}"
             raise StoreInUse(f"{whose} works on the store in {folder}: end that first; it has one owner") from error
         except OSError as error:
-            self.drop()
+            self.close(unlock=False)
             raise StoreError(f"{folder / LOCK} cannot be locked ({error}): a store needs that") from error
 
-    def release(self) -> None:
-        """Let others have the folder; in a forked process, only forget about it."""
-        if self._descriptor >= 0 and os.getpid() == self._pid:
+    def close(self, *, unlock: bool) -> None:
+        """Let others have the folder; without ``unlock`` only forget it: other processes may share the open file."""
+        if self._descriptor < 0:
+            return
+        if unlock:
             import fcntl
 
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)  # even if a forked process still has the file
-        self.drop()
-
-    def drop(self) -> None:
-        """Close the file, which leaves the lock to others that share it."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        os.close(self._descriptor)
+        self._descriptor = -1

@@ -8,102 +8,83 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Final
 
-from tacit.errors import JournalExists, StoreDamaged, StoreFailed, UnknownJournal
-from tacit.service.seals import place_of, row_from, row_values, seal, unseal
-from tacit.service.sqlite_database import Connect, Database, erase, is_damage
-from tacit.service.sqlite_files import FolderLock, prepare_folder
-from tacit.service.sqlite_opening import open_database
-from tacit.service.store import NOTHING, Behind, Group, Journal, Row, Store, Swap, Tail
-from tacit.service.store_parts import (
-    CHUNK,
-    Entries,
-    Guard,
-    check_ends,
-    checked_entries,
-    journal_from,
-    lost,
-    snapshot_from,
-)
+from tacit.errors import StoreDamaged, StoreFailed
+from tacit.service.packing import place_of, seal, unseal
+from tacit.service.sqlite_files import DATABASE, FolderLock, identity, prepare_folder
+from tacit.service.sqlite_opening import Connect, abandon, connected, erase, is_damage, keep_forever, open_database
+from tacit.service.store import CHUNK, NOTHING, Behind, Entries, Group, GuardedStore, Journal, Row, Swap, Tail
 
-KEYS = (1, 8, 64, 512)
+KEYS: Final = (1, 8, 64, 512)
 """Numbers of keys in a query: few of them, so that SQLite keeps the compiled statements."""
-_PAGE = 4096
+_PAGE: Final = 4096
 """Bytes of a page."""
-LOG_PAGES = 16_000
+LOG_PAGES: Final = 16_000
 """Pages in the log, about, from which on they are moved into the database; those that changed often go once."""
-HEAD = "SELECT id, config, note, seq, snapshot_seq FROM journals JOIN heads ON journal = id WHERE name = ?"
-NUMBER = "SELECT id FROM journals WHERE name = ?"
-ADVANCE = "UPDATE heads SET seq = seq + ?, note = coalesce(?, note) WHERE journal = ? AND seq = ?"
-COMPACT = "UPDATE heads SET snapshot_seq = seq WHERE journal = ? AND seq = ?"
-SNAPSHOT = "SELECT snapshot FROM snapshots WHERE journal = ?"
-ENDS = "SELECT min(seq), max(seq) FROM entries WHERE journal = ?"
-ERASED = "SELECT snapshot_seq FROM heads WHERE journal = ?"
-ENTRIES = f"SELECT seq, entry FROM entries WHERE journal = ? AND seq > ? ORDER BY seq LIMIT {CHUNK}"
-ROWS = "SELECT key, position, value FROM rows WHERE journal = ? AND name = ?"
-SCAN = f"{ROWS} AND position > ? ORDER BY position, key LIMIT ?"
-FIND = {count: f"{ROWS} AND key IN ({', '.join('?' * count)})" for count in KEYS}
-PUT = (
-    "INSERT INTO rows VALUES (?, ?, ?, ?, ?) ON CONFLICT (journal, name, key)"
-    " DO UPDATE SET position = excluded.position, value = excluded.value"
-)
-ADD = "INSERT INTO rows VALUES (?, ?, ?, ?, ?) ON CONFLICT (journal, name, key) DO NOTHING"
-SWAP = "UPDATE rows SET value = ? WHERE journal = ? AND name = ? AND key = ? AND value = ?"
+HEADS: Final = "SELECT id, name, config, note, seq, snapshot_seq FROM journals JOIN heads ON journal = id"
+ROWS: Final = "SELECT key, position, value FROM rows WHERE journal = ? AND name = ?"
+FIND: Final = {count: f"{ROWS} AND key IN ({', '.join('?' * count)})" for count in KEYS}
+ADD: Final = "INSERT INTO rows VALUES (?, ?, ?, ?, ?) ON CONFLICT (journal, name, key)"
+PUT: Final = f"{ADD} DO UPDATE SET position = excluded.position, value = excluded.value"
 
 
-class SQLiteStore(Store):
+class SQLiteStore(GuardedStore):
     """A store in a folder of its own, which is made if it is missing.
 
-    Promised to whoever gets an answer: the group was written and synced (write-ahead log, ``synchronous`` FULL), so
-    that it survives the death of process and machine on a disk that keeps what it has synced.  After the first failure
-    nothing more is answered.  Refused: a folder that another process has open, a copy, a network file system, a
-    database that is damaged or newer.
+    When a change returns, it was written and synced (write-ahead log, ``synchronous`` FULL), so that it survives the
+    death of process and machine on a disk that keeps what it has synced.  After the first failure nothing more is
+    answered.  Refused: a folder that another process has open, a copy, a network file system, a database that is
+    damaged or newer.
 
     ``moved_too`` opens a copy too, for `tacit backup`, which releases nothing.  ``synchronous`` and ``connect`` are for
     tests: the one shows that less than FULL loses acknowledged groups, the other puts a failing disk under the store.
     """
 
     def __init__(
-        self, folder: Path, *, moved_too: bool = False, synchronous: str = "FULL", connect: Connect = Database
+        self, folder: Path, *, moved_too: bool = False, synchronous: str = "FULL", connect: Connect = connected
     ) -> None:
+        super().__init__(f"the store in {folder}", "the disk and its free space")
         self.folder = folder
-        self._guard = Guard(f"the store in {folder}", "the disk and its free space", lambda: self._database.abandon())
         self._pages = 0  # in the log, about
         prepare_folder(folder)
-        lock = FolderLock(folder)
+        self._folder_lock = FolderLock(folder)
         try:
-            self._database = open_database(folder, connect, synchronous, moved_too=moved_too)
+            self._connection = open_database(folder, connect, synchronous, moved_too=moved_too)
         except BaseException:
-            lock.release()
+            self._folder_lock.close(unlock=True)
             raise
-        self._folder_lock = lock
         _OPEN.add(self)
 
     def journals(self) -> list[Journal]:
-        with self._reading():
-            names = [name for (name,) in self._database.rows("SELECT name FROM journals ORDER BY name")]
-            return [self._head(name)[1] for name in names]
+        with self._using():
+            return [Journal(*stored).unsealed() for _, *stored in self._rows(f"{HEADS} ORDER BY name")]
 
     def create(self, name: str, config: bytes, snapshot: bytes, note: bytes = b"", rows: Group | None = None) -> None:
         with self._transaction():
-            if self._database.rows(HEAD, (name,)):
-                raise JournalExists(f"the store in {self.folder} has a journal {name!r} already")
-            place = name.encode()
-            self._database.run("INSERT INTO journals (name, config) VALUES (?, ?)", (name, seal(place, config)))
-            number = int(self._database.rows("SELECT last_insert_rowid()")[0][0])
-            self._database.run("INSERT INTO heads VALUES (?, 0, 0, ?)", (number, seal(place, note)))
+            add = "INSERT INTO journals (name, config) VALUES (?, ?) ON CONFLICT DO NOTHING"
+            if not self._run(add, name, seal(name.encode(), config)):
+                self._exists(name)
+            number = self._number(name)
+            self._run("INSERT INTO heads VALUES (?, 0, 0, ?)", number, seal(name.encode(), note))
             self._put_snapshot(number, 0, snapshot)
             self._put_rows(number, rows or Group())
         self._pages += 5 + len(snapshot) // _PAGE
 
     def read(self, name: str, after: int = NOTHING) -> Tail:
-        with self._reading():
-            number, journal = self._head(name)
-            if after >= journal.snapshot_seq:
-                return Tail(journal, None, self._entries(number, journal, after))
-            snapshot = self._snapshot(number, journal)
-            check_ends(journal, *self._database.rows(ENDS, (number,))[0])
-            return Tail(journal, snapshot, self._entries(number, journal, journal.snapshot_seq))
+        def entries(last: int) -> Entries:
+            with self._using():
+                if self._rows("SELECT snapshot_seq FROM heads WHERE journal = ?", number)[0][0] > last:
+                    raise Behind
+                query = f"SELECT seq, entry FROM entries WHERE journal = ? AND seq > ? ORDER BY seq LIMIT {CHUNK}"
+                return self._rows(query, number, last)
+
+        with self._using():
+            found = self._rows(f"{HEADS} WHERE name = ?", name) or self._unknown(name)
+            number, journal = found[0][0], Journal(*found[0][1:]).unsealed()
+            snapshot = "SELECT snapshot FROM snapshots WHERE journal = ?1"
+            start = f"SELECT ({snapshot}), min(seq), max(seq) FROM entries WHERE journal = ?1"
+            return journal.tail(number, after, lambda: self._rows(start, number), entries)
 
     @contextmanager
     def turn(self, name: str, after: int) -> Iterator[Tail | None]:
@@ -111,63 +92,69 @@ class SQLiteStore(Store):
         yield None
 
     def append(self, name: str, seq: int, group: Group) -> int:
-        note = None if group.note is None else seal(name.encode(), group.note)
         with self._transaction():
-            journal = self._number(name)
-            if not self._database.run(ADVANCE, (len(group.entries), note, journal, seq)):
-                lost(name, seq)
-            entries = (
-                (journal, n, seal(place_of(journal, n), entry)) for n, entry in enumerate(group.entries, seq + 1)
-            )
-            self._database.run_many("INSERT INTO entries VALUES (?, ?, ?)", entries)
-            forget = ((journal, table, position) for table, position in group.forget.items())
-            self._database.run_many("DELETE FROM rows WHERE journal = ? AND name = ? AND position <= ?", forget)
-            drop = ((journal, table, key) for table, keys in group.drop.items() for key in keys)
-            self._database.run_many("DELETE FROM rows WHERE journal = ? AND name = ? AND key = ?", drop)
-            self._put_rows(journal, group)
-        self._pages += _pages(group)
+            self._change(name, seq, group)
+        # rows are anywhere in their table and its index
+        changed = sum(map(len, (*group.rows.values(), *group.drop.values())))
+        self._pages += 5 + 2 * changed + sum(len(entry) + 32 for entry in group.entries) // _PAGE
         return seq + len(group.entries)
 
-    def compact(self, name: str, seq: int, snapshot: bytes) -> None:
-        with self._guard.mutex:
+    def _change(self, name: str, seq: int, group: Group) -> int:
+        """Make the changes of a group, in a transaction; the number of the journal."""
+        many, journal = self._connection.executemany, self._number(name)
+        advance = "UPDATE heads SET seq = seq + ?, note = coalesce(?, note) WHERE journal = ? AND seq = ?"
+        if not self._run(advance, len(group.entries), group.sealed_note(name), journal, seq):
+            self._lost(name, seq)
+        entries = group.sealed_entries(journal, seq)
+        many("INSERT INTO entries VALUES (?, ?, ?)", ((journal, *entry) for entry in entries))
+        forget = "DELETE FROM rows WHERE journal = ? AND name = ? AND position <= ?"
+        many(forget, ((journal, *last) for last in group.forget.items()))
+        drop = "DELETE FROM rows WHERE journal = ? AND name = ? AND key = ?"
+        many(drop, ((journal, *row) for row in group.dropped()))
+        self._put_rows(journal, group)
+        return journal
+
+    def compact(self, name: str, seq: int, snapshot: bytes, group: Group | None = None) -> None:
+        with self._mutex:
             with self._transaction():
-                journal = self._number(name)
-                if not self._database.run(COMPACT, (journal, seq)):
-                    lost(name, seq)
+                journal = self._change(name, seq, group or Group())
+                self._run("UPDATE heads SET snapshot_seq = seq WHERE journal = ?", journal)
                 self._put_snapshot(journal, seq, snapshot)
-                self._database.run("DELETE FROM entries WHERE journal = ? AND seq <= ?", (journal, seq))
-                self._database.run("UPDATE meta SET value = 1 WHERE name = 'erasing'")
-            with self._writing():
-                erase(self._database)
+                self._run("DELETE FROM entries WHERE journal = ? AND seq <= ?", journal, seq)
+                self._run("UPDATE meta SET value = 1 WHERE name = 'erasing'")
+            with self._using(changing=True):
+                erase(self._connection, self.folder / DATABASE)
 
     def find(self, name: str, table: str, keys: Iterable[bytes]) -> dict[bytes, Row]:
         wanted = list(dict.fromkeys(keys))
         found: dict[bytes, Row] = {}
-        with self._reading():
+        with self._using():
             journal = self._number(name)
             for start in range(0, len(wanted), KEYS[-1]):
                 part = wanted[start : start + KEYS[-1]]
                 count = next(size for size in KEYS if size >= len(part))
                 part += part[-1:] * (count - len(part))
-                for row in self._database.rows(FIND[count], (journal, table, *part)):
-                    found[row[0]] = row_from(journal, table, *row)
+                for row in self._rows(FIND[count], journal, table, *part):
+                    found[row[0]] = Row(*row).unsealed(journal, table)
         return found
 
     def scan(self, name: str, table: str, after: int, limit: int) -> list[Row]:
-        with self._reading():
+        with self._using():
             journal = self._number(name)
-            return [row_from(journal, table, *row) for row in self._database.rows(SCAN, (journal, table, after, limit))]
+            query = f"{ROWS} AND position > ? ORDER BY position, key LIMIT ?"
+            return [Row(*row).unsealed(journal, table) for row in self._rows(query, journal, table, after, limit)]
 
     def swap(self, name: str, table: str, swaps: Sequence[Swap], beside: str = "") -> set[bytes]:
         done: set[bytes] = set()
+        replace = "UPDATE rows SET value = ? WHERE journal = ? AND name = ? AND key = ? AND value = ?"
         with self._transaction():
             journal = self._number(name)
             for old, new, other in swaps:
-                before, after = row_values(journal, table, old)[-1], row_values(journal, table, new)[-1]
-                if self._database.run(SWAP, (after, journal, table, old.key, before)):
+                before, after = old.sealed(journal, table).value, new.sealed(journal, table).value
+                if self._run(replace, after, journal, table, old.key, before):
                     done.add(old.key)
                     if other is not None:
-                        self._database.run(ADD, row_values(journal, beside, other))
+                        self._run(f"{ADD} DO NOTHING", journal, beside, *other.sealed(journal, beside))
         self._pages += 5 + 2 * len(done)
         return done
 
@@ -176,106 +163,85 @@ class SQLiteStore(Store):
         return self._pages >= LOG_PAGES
 
     def tend(self) -> None:
-        with self._writing():
-            self._database.rows("PRAGMA wal_checkpoint(PASSIVE)")
+        with self._using(changing=True):
+            self._rows("PRAGMA wal_checkpoint(PASSIVE)")
             self._pages = 0
 
     def settings(self, prefix: str) -> Mapping[str, bytes]:
-        with self._reading():
+        with self._using():
             query = "SELECT name, value FROM settings WHERE substr(name, 1, ?) = ? ORDER BY name"
-            found = self._database.rows(query, (len(prefix), prefix))
+            found = self._rows(query, len(prefix), prefix)
             return {name: unseal(name.encode(), value, "the setting {!r}", name) for name, value in found}
 
     def change_settings(self, put: Mapping[str, bytes], delete: Sequence[str] = (), *, replace: bool = True) -> None:
         with self._transaction():
-            self._database.run_many("DELETE FROM settings WHERE name = ?", ((name,) for name in delete))
-            sealed = ((name, seal(name.encode(), value)) for name, value in put.items())
-            kept = "REPLACE" if replace else "IGNORE"
-            self._database.run_many(f"INSERT OR {kept} INTO settings VALUES (?, ?)", sealed)
+            for name in delete:
+                self._run("DELETE FROM settings WHERE name = ?", name)
+            for name, value in put.items():
+                kept = "REPLACE" if replace else "IGNORE"
+                self._run(f"INSERT OR {kept} INTO settings VALUES (?, ?)", name, seal(name.encode(), value))
+
+    def adopt(self) -> None:
+        with self._transaction():
+            found = identity(self.folder / DATABASE)
+            self._run("UPDATE meta SET value = ? WHERE name = 'identity'", found)
 
     def close(self) -> None:
         """Let go of the folder; in a forked process nothing happens, since it never had it."""
-        if self._guard.forked:
-            return
-        with self._guard.mutex:
-            try:
-                if self._guard.end():
-                    self._database.close()
-            finally:
-                self._folder_lock.release()
+        if not self._forked:
+            with self._mutex:
+                try:
+                    if self._end():  # in good order: SQLite moves its log into the database and deletes it
+                        self._connection.close()
+                finally:
+                    self._folder_lock.close(unlock=True)
+
+    def _abandon(self) -> None:
+        abandon(self._connection)
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Whatever SQLite cannot do ends the use of the store."""
-        with self._guard.entered():
-            try:
-                yield
-            except (sqlite3.Error, OSError) as error:
-                self._guard.fail(error, StoreDamaged if is_damage(error) else StoreFailed)
+    def _using(self, *, changing: bool = False) -> Iterator[None]:
+        """Use the connection; an error of SQLite ends the use of the store.
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """The same for changes, whose failure always means that nobody knows how far they came."""
-        with self._reading():
+        A change that has failed is never called damage: it is unknown how far it came.
+        """
+        with self._entered():
             try:
                 yield
             except (sqlite3.Error, OSError, StoreFailed) as error:
-                self._guard.fail(error)
+                self._fail(error, StoreDamaged if is_damage(error) and not changing else StoreFailed)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """Changes that are made, and synced, together; or, when something is raised in between, not at all."""
-        with self._writing():
-            self._database.run("BEGIN IMMEDIATE")
+        with self._using(changing=True):
+            self._run("BEGIN IMMEDIATE")
             try:
                 yield
-            except (sqlite3.Error, OSError):
-                raise  # it has failed; SQLite may have rolled back by itself
-            except BaseException:
-                self._database.run("ROLLBACK")
+            except BaseException as error:
+                if not isinstance(error, (sqlite3.Error, OSError)):  # after those SQLite may have rolled back by itself
+                    self._run("ROLLBACK")
                 raise
-            self._database.run("COMMIT")
+            self._run("COMMIT")
+
+    def _run(self, statement: str, *values: Any) -> int:
+        """Execute a statement; returns how many rows it changed."""
+        return self._connection.execute(statement, values).rowcount
+
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        """All rows that a query finds."""
+        return self._connection.execute(query, values).fetchall()
 
     def _number(self, name: str) -> int:
         """The number of a journal."""
-        found = self._database.rows(NUMBER, (name,))
-        if not found:
-            raise UnknownJournal(f"the store in {self.folder} has no journal {name!r}")
+        found = self._rows("SELECT id FROM journals WHERE name = ?", name) or self._unknown(name)
         return int(found[0][0])
 
     def _put_rows(self, journal: int, group: Group) -> None:
-        for table, rows in group.rows.items():
-            self._database.run_many(PUT, (row_values(journal, table, row) for row in rows.values()))
-
-    def _head(self, name: str) -> tuple[int, Journal]:
-        found = self._database.rows(HEAD, (name,))
-        if not found:
-            raise UnknownJournal(f"the store in {self.folder} has no journal {name!r}")
-        number, *stored = found[0]
-        return number, journal_from(name, *stored)
+        self._connection.executemany(PUT, ((journal, *row) for row in group.sealed_rows(journal)))
 
     def _put_snapshot(self, journal: int, seq: int, snapshot: bytes) -> None:
-        sealed = seal(place_of(journal, seq), snapshot)
-        self._database.run("INSERT OR REPLACE INTO snapshots VALUES (?, ?)", (journal, sealed))
-
-    def _snapshot(self, number: int, journal: Journal) -> bytes:
-        found = self._database.rows(SNAPSHOT, (number,))
-        return snapshot_from(number, journal, found[0][0] if found else None)
-
-    def _entries(self, number: int, journal: Journal, after: int) -> Iterator[bytes]:
-        def read(last: int) -> Entries:
-            with self._reading():
-                if self._database.rows(ERASED, (number,))[0][0] > last:
-                    raise Behind
-                return self._database.rows(ENTRIES, (number, last))
-
-        return checked_entries(number, journal, after, read)
-
-
-def _pages(group: Group) -> int:
-    """About how many pages a group adds to the log: rows are anywhere in their table and its index."""
-    rows = sum(map(len, (*group.rows.values(), *group.drop.values())))
-    return 5 + 2 * rows + sum(len(entry) + 32 for entry in group.entries) // _PAGE
+        self._run("INSERT OR REPLACE INTO snapshots VALUES (?, ?)", journal, seal(place_of(journal, seq), snapshot))
 
 
 _OPEN: weakref.WeakSet[SQLiteStore] = weakref.WeakSet()
@@ -284,8 +250,8 @@ _OPEN: weakref.WeakSet[SQLiteStore] = weakref.WeakSet()
 def _leave_to_parent() -> None:
     """In a forked process: neither keep the lock beyond the parent's life, nor ever close its connection."""
     for store in _OPEN:
-        store._database.keep_forever()
-        store._folder_lock.drop()
+        keep_forever(store._connection)
+        store._folder_lock.close(unlock=False)
 
 
 if hasattr(os, "register_at_fork"):

@@ -3,15 +3,18 @@ for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal, get_args
 
 from tacit._validate import finite, positive
 from tacit.errors import InvalidInput
 
-Mode = Literal["online", "apprentice", "off"]
-MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+DELETED: Final = "deleted"
+Mode = Literal["online", "apprentice", "off", "deleted"]
+Settable = Literal["online", "apprentice", "off"]
+MODES: Final[tuple[Settable, ...]] = get_args(Settable)
+"""Those that a policy may be switched to; it is deleted by a call of its own, for ever."""
 TERMS: Final = "terms"
 """Where they are kept with a policy's configuration."""
 LONGEST_WAIT: Final = 90.0 * 24.0 * 3600.0
@@ -67,9 +70,9 @@ class Terms:
 TERM_NAMES: Final = tuple(field.name for field in fields(Terms))
 
 
-def checked_mode(mode: object) -> Mode:
+def checked_mode(mode: object, known_modes: Sequence[Mode] = MODES) -> Mode:
     """One of the modes; others are refused."""
-    for known in MODES:
+    for known in known_modes:
         if mode == known:
             return known
     raise InvalidInput(f"mode must be one of {', '.join(MODES)}, not {mode!r}")

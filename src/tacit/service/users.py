@@ -19,9 +19,9 @@ _COUNT: Final = struct.Struct("<I")
 
 
 class UserCounts:
-    """The counters of one policy; ``most`` decisions of a user count, all of them if it is None."""
+    """The counters of one policy; ``most`` decisions of a user count."""
 
-    def __init__(self, store: Store, journal: str, most: int | None, known: int) -> None:
+    def __init__(self, store: Store, journal: str, most: int, known: int) -> None:
         self.most = most
         self.known = known
         """Users who ever came."""
@@ -30,11 +30,11 @@ class UserCounts:
 
     def look_up(self, users: Iterable[bytes]) -> None:
         """Read the counters of the users of a group, at once."""
-        self._rows = self._store.find(self._journal, USERS, users) if self.most is not None else {}
+        self._rows = self._store.find(self._journal, USERS, users)
 
     def counts(self, user: bytes | None, group: Group) -> bool:
         """Whether a decision of this user counts; counts it if so, with the group."""
-        if self.most is None or user is None:
+        if user is None:
             return True
         row = self._rows.get(user)
         so_far = 0 if row is None else _count(row)

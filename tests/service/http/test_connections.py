@@ -284,8 +284,9 @@ def test_uvicorn_has_what_is_used_of_it_and_nothing_private_is() -> None:
     cycle = {"flow", "response_started", "response_complete", "disconnected", "waiting_for_100_continue", "transport"}
     cycle |= {"default_headers", "keep_alive", "message_event", "on_response"}
     assert cycle <= {*RequestResponseCycle.__init__.__code__.co_names}
-    protocol = {"cycle", "flow", "loop", "scope", "transport", "server_state"}
+    protocol = {"cycle", "flow", "headers", "loop", "scope", "transport", "server_state"}
     assert protocol <= {*HttpToolsProtocol.__init__.__code__.co_names}
+    assert {"headers", "scope", "url"} <= {*HttpToolsProtocol.on_message_begin.__code__.co_names}
 
 
 @pytest.mark.slow

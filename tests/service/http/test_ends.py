@@ -15,9 +15,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tacit.errors import StoreFailed
+from tacit.errors import StoreFailed, StoreInUse
 from tacit.service.http.logs import JsonLog
+from tacit.service.http.options import Options
+from tacit.service.http.server import listen, serve
 from tacit.service.http.writer import EXIT_CODE, end_process
+from tacit.service.sqlite_store import SQLiteStore
 from tests.service.http.processes import wait_until
 from tests.service.http.running import END, PATIENCE, STREAM, TWO, Running, problem
 from tests.service.http.test_routes import decide, reward
@@ -243,3 +246,14 @@ def test_when_the_store_fails_nobody_is_answered_and_the_process_ends(tmp_path: 
             found = decide(client, "/v1/policies/p", event_id=f"e{number}")
             assert found.status_code == (200 if number in answered else 201)
     assert again.stop() == 0
+
+
+def test_a_start_that_fails_lets_go_of_its_port(tmp_path: Path) -> None:
+    with listen(Options(port=0)) as free:
+        port = free.getsockname()[1]
+    store = SQLiteStore(tmp_path / "data")
+    with pytest.raises(StoreInUse) as refused:
+        serve(Options(data=str(tmp_path / "data"), port=port))
+    listen(Options(port=port)).close()  # while the error and all that it refers to are kept
+    assert "one owner" in str(refused.value)
+    store.close()

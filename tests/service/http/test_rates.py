@@ -48,7 +48,7 @@ def test_refusals_are_not_counted_and_batches_are_paid_for_later() -> None:
 def test_buckets_belong_to_keys_and_do_not_pile_up() -> None:
     now = [0.0]
     rates = Rates(8.0, lambda: now[0])
-    one, other = Key("one", (), "", ""), Key("other", (), "", "", rate=0.01)
+    one, other = Key("one", ("read",), "default", ""), Key("other", ("read",), "default", "", rate=0.01)
     for _ in range(16):
         rates.take(one)
     rates.take(other)
@@ -56,19 +56,19 @@ def test_buckets_belong_to_keys_and_do_not_pile_up() -> None:
         with pytest.raises(Problem) as refused:
             rates.take(key)
         assert (refused.value.status, refused.value.headers) == (429, {"Retry-After": wait})
-    rates.take(Key("other", (), "", "", rate=1.0))  # revoked, and made anew with another rate
+    rates.take(Key("other", ("read",), "default", "", rate=1.0))  # revoked, and made anew with another rate
     now[0] = 10.0
     for number in range(5000):
-        rates.take(Key(str(number), (), "", ""))
+        rates.take(Key(str(number), ("read",), "default", ""))
         now[0] += 1.0
     assert len(rates._buckets) <= 1001
-    rates.charge(Key("4999", (), "", ""), 32)
+    rates.charge(Key("4999", ("read",), "default", ""), 32)
     with pytest.raises(Problem):
-        rates.take(Key("4999", (), "", ""))
+        rates.take(Key("4999", ("read",), "default", ""))
 
 
 def test_rewards_do_not_use_up_what_decisions_may() -> None:
-    rates, key = Rates(1.0, lambda: 0.0), Key("one", (), "", "")
+    rates, key = Rates(1.0, lambda: 0.0), Key("one", ("read",), "default", "")
     for kind in (True, False):
         for _ in range(2):
             rates.take(key, reward=kind)
@@ -78,9 +78,9 @@ def test_rewards_do_not_use_up_what_decisions_may() -> None:
 
 def test_a_look_at_the_rate_takes_a_few_calls_however_many_keys_there_are() -> None:
     """0.4 microseconds on a quiet machine."""
-    rates, key = Rates(50_000), Key("one", (), "", "", rate=1e9)
+    rates, key = Rates(50_000), Key("one", ("read",), "default", "", rate=1e9)
     for number in range(500):
-        rates.take(Key(str(number), (), "", ""))
+        rates.take(Key(str(number), ("read",), "default", ""))
     rates.take(key)
 
     def looks() -> None:

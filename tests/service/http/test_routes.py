@@ -106,6 +106,44 @@ def test_modes_change_and_nothing_else_does(running: Running, admin: httpx.Clien
     assert [(line["number"], line["decisions"], line["mode"]) for line in own] == expected
 
 
+def test_a_policy_is_deleted_and_what_it_spent_is_not(running: Running, admin: httpx.Client) -> None:
+    path = running.policy()
+    for number in range(20):
+        decide(admin, path, event_id=f"e{number}")
+    before, spent = admin.get(path).json(), admin.get(f"{path}/privacy").json()
+    total = admin.get("/v1/privacy").json()
+    answer = admin.delete(path)
+    assert answer.status_code == 200
+    for shown in (answer.json(), admin.get(path).json(), admin.delete(path).json()):
+        assert (shown["mode"], shown["health"]["status"]) == ("deleted", "deleted")
+        assert (shown["decisions"], shown["estimate"]) == (before["decisions"], before["estimate"])
+    assert admin.get(f"{path}/privacy").json()["spent_mu"] == spent["spent_mu"]
+    assert admin.get("/v1/privacy").json()["mu"] == total["mu"]
+    assert [each["mode"] for each in admin.get(f"{path}/history").json()["modes"]] == ["deleted"]
+    for event in ("e3", "another"):
+        problem(decide(admin, path, event_id=event), 410, "deleted")
+    problem(reward(admin, path, "e3", reward=1.0), 404, "unknown-event")
+    problem(admin.put(path, json=STREAM), 409, "other-configuration")
+    problem(admin.put(f"{path}/mode", json={"mode": "online"}), 409, "other-configuration")
+    problem(admin.put(f"{path}/mode", json={"mode": "deleted"}), 422, "invalid")
+    problem(admin.delete("/v1/policies/no-such"), 404, "unknown-policy")
+    batch = admin.post(f"{path}/decisions:batch", json={"requests": [{"contexts": [[1.0, 0.0]]}]}).json()
+    assert batch["decisions"][0]["status"] == 410
+
+
+def test_a_backup_is_for_admins_and_not_for_bound_keys(running: Running, admin: httpx.Client) -> None:
+    running.policy()
+    answer = admin.get("/v1/backup")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/octet-stream")
+    assert answer.content.startswith(b"tacit backup 1\n")
+    assert len(admin.get("/v1/backup?keys=true").content) > len(answer.content)
+    bound = admin.post("/v1/keys", json={"name": "bound", "scopes": ["admin"], "policies": ["x*"]}).json()["key"]
+    reader = admin.post("/v1/keys", json={"name": "looks", "scopes": ["read"]}).json()["key"]
+    for key, kind in ((bound, "bound"), (reader, "scope")):
+        with running.client(key) as client:
+            problem(client.get("/v1/backup"), 403, kind)
+
+
 def test_a_mode_is_changed_by_itself(running: Running, admin: httpx.Client) -> None:
     path = running.policy()
     for mode in ("off", "off", "apprentice", "online"):

@@ -1,4 +1,4 @@
-"""What callers send and get, as types: bodies are decoded strictly, and what is not known is refused.
+"""What callers send and get, as types: bodies are decoded strictly, and unknown fields are refused.
 
 Numbers must be numbers: text, truth values, NaN and infinities are refused (JSON has no word for the latter).
 """
@@ -11,14 +11,14 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from tacit.service.http.keys import LEAST_RATE, MOST_PATTERNS, MOST_RATE, PATTERN, Scope
-from tacit.service.http.problems import COMMON, JSON, ProblemDocument, not_json
+from tacit.service.http.keys import LEAST_RATE, MOST_PATTERNS, MOST_RATE, NAME, PATTERN, Scope
+from tacit.service.http.problems import COMMON, JSON, not_json
 from tacit.service.intake import LONGEST_ID
-from tacit.service.terms import Mode
+from tacit.service.terms import Mode, Settable
 
 Body = TypeVar("Body")
 Identity = Annotated[str, Meta(min_length=1, max_length=LONGEST_ID)]
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}\Z")]
+Name = Annotated[str, Meta(pattern=NAME)]
 Pattern = Annotated[str, Meta(pattern=PATTERN)]
 
 
@@ -33,7 +33,7 @@ class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Many questions; each is looked at by itself."""
+    """Many questions; each is checked by itself."""
 
     requests: list[msgspec.Raw]
 
@@ -74,13 +74,13 @@ class PolicyBody(msgspec.Struct):
     hold: bool = True
     event_memory: float | None = None
     user_level: bool = False
-    mode: Mode = "online"
+    mode: Settable = "online"
 
 
 class ModeBody(msgspec.Struct, forbid_unknown_fields=True):
     """A new mode for a policy."""
 
-    mode: Mode
+    mode: Settable
 
 
 class DecisionAnswer(msgspec.Struct):
@@ -108,7 +108,7 @@ class BatchAnswer(msgspec.Struct):
 
 
 class PolicyDocument(msgspec.Struct):
-    """A policy as everybody with scope `read` sees it: configuration, releases and public counts."""
+    """A policy as keys with scope `read` see it: configuration, releases and public counts."""
 
     name: str
     policy: str
@@ -167,7 +167,7 @@ class ReleasePoint(msgspec.Struct):
 
 
 class ModePoint(msgspec.Struct):
-    """A change of mode: the how manieth, when, after how many decisions, and what it was changed to."""
+    """A change of mode: its number, when, after how many decisions, and the new mode."""
 
     number: int
     time: float
@@ -195,25 +195,6 @@ class TotalPrivacy(msgspec.Struct):
     policies: dict[str, dict[str, Any]]
 
 
-DOCUMENTS: Final[tuple[type[msgspec.Struct], ...]] = (
-    DecisionBody,
-    BatchBody,
-    RewardBody,
-    KeyBody,
-    PolicyBody,
-    ModeBody,
-    DecisionAnswer,
-    BatchAnswer,
-    PolicyDocument,
-    PolicyList,
-    KeyList,
-    NewKey,
-    Health,
-    History,
-    TotalPrivacy,
-    ProblemDocument,
-)
-
 DECISION: Final = msgspec.json.Decoder(DecisionBody)
 BATCH: Final = msgspec.json.Decoder(BatchBody)
 REWARD: Final = msgspec.json.Decoder(RewardBody)
@@ -224,7 +205,7 @@ encode: Final = msgspec.json.Encoder().encode
 
 
 def decoded(decoder: msgspec.json.Decoder[Body], data: bytes | msgspec.Raw) -> Body:
-    """What a body says, or a problem."""
+    """Return what a body says, or raise a problem."""
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -232,5 +213,5 @@ def decoded(decoder: msgspec.json.Decoder[Body], data: bytes | msgspec.Raw) -> B
 
 
 def answer(document: Any, status: int = 200) -> Response:
-    """A document as JSON."""
+    """Return a document as an answer in JSON."""
     return Response(encode(document), status, COMMON, JSON)

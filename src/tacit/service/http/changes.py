@@ -1,11 +1,12 @@
-"""Rare calls that change something: policies and keys.  They run in a thread of their own, so that decisions go on."""
+"""Rare calls that change policies and keys.  They run in a thread of their own, so that decisions go on."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -15,24 +16,26 @@ from starlette.responses import Response
 from tacit.errors import InvalidInput, StoreError, TacitError
 from tacit.features import Schema
 from tacit.service.deployment import Served
-from tacit.service.http.bodies import KEY, MODE, POLICY, KeyDocument, KeyList, NewKey, answer, decoded
+from tacit.service.http import bodies
+from tacit.service.http.bodies import answer, decoded
 from tacit.service.http.connections import json_body
 from tacit.service.http.keys import KeyTaken
 from tacit.service.http.problems import COMMON, Problem, overloaded
 from tacit.service.http.reads import document
 from tacit.service.http.state import Service
-from tacit.service.modes import ModeChange
+from tacit.service.published import ModeChange
 
+BINARY: Final = "application/octet-stream"
 _SMALLEST: Final = 1e-100
 _LARGEST: Final = 1e9
-"""Sizes of numbers that a policy may be told: beyond them searches for a scale or a plan would not end."""
+"""Sizes of numbers in the configuration of a policy: beyond them searches for a scale or a plan would not end."""
 _PATIENCE: Final = 10.0
-"""Seconds for which a policy waits that another one is made."""
+"""Seconds for which a call waits while another policy is made."""
 
 
 async def put_policy(service: Service, request: Request) -> Response:
-    """Make a policy, or change the mode of one."""
-    body = decoded(POLICY, await json_body(request.scope["headers"], request.receive, service.options))
+    """Make a policy, or change the mode of one; everything else never changes."""
+    body = decoded(bodies.POLICY, await json_body(request.scope, request.receive, service.options))
     name = request.path_params["name"]
     await service.aside(_check_size, service, body)
     async with _alone(service):
@@ -51,13 +54,28 @@ async def put_policy(service: Service, request: Request) -> Response:
 
 async def put_mode(service: Service, request: Request) -> Response:
     """Change the mode of a policy."""
-    asked = decoded(MODE, await json_body(request.scope["headers"], request.receive, service.options))
+    asked = decoded(bodies.MODE, await json_body(request.scope, request.receive, service.options))
+    return await _switched(service, request, partial(service.deployment.set_mode, mode=asked.mode))
+
+
+async def delete_policy(service: Service, request: Request) -> Response:
+    """Erase all of a policy but what is public; what it has spent stays in the total."""
+    return await _switched(service, request, service.deployment.delete)
+
+
+async def _switched(service: Service, request: Request, change: Callable[[str], Served]) -> Response:
     name = request.path_params["name"]
     async with _alone(service):
         before = _last_change(await service.newest(name))
-        served = await service.aside(service.deployment.set_mode, name, asked.mode)
+        served = await service.aside(change, name)
         _log_mode(service, served, before)
     return answer(document(served))
+
+
+async def backup(service: Service, request: Request) -> Response:
+    """Return a backup of all policies, as a file; with keys=true also the keys of callers."""
+    keys = request.query_params.get("keys") == "true"
+    return Response(await service.aside(service.deployment.backup, keys=keys), 200, COMMON, BINARY)
 
 
 def _log_mode(service: Service, served: Served, before: ModeChange | None) -> None:
@@ -68,14 +86,14 @@ def _log_mode(service: Service, served: Served, before: ModeChange | None) -> No
 
 
 def _last_change(served: Served | None) -> ModeChange | None:
-    """The newest change of a policy's mode."""
+    """Return the newest change of a policy's mode; None where there was none."""
     modes = () if served is None else served.host.published.modes
     return modes[-1] if modes else None
 
 
 @asynccontextmanager
 async def _alone(service: Service) -> AsyncIterator[None]:
-    """One policy is made at a time; whoever has waited long enough is told to come again."""
+    """Make one policy at a time; a call that has waited long enough is answered that it may be tried again."""
     try:
         async with asyncio.timeout(_PATIENCE):
             await service.putting.acquire()
@@ -105,7 +123,7 @@ def _check_size(service: Service, body: dict[str, Any]) -> None:
 
 
 def _dim(body: dict[str, Any]) -> int:
-    """How many features are asked for; 0 where that is another's to refuse."""
+    """Return the number of features that are asked for; 0 where the body has no valid one, which is refused later."""
     if isinstance(body.get("features"), dict):
         return Schema.from_json(body["features"]).dim
     dim = body.get("dim")
@@ -113,23 +131,23 @@ def _dim(body: dict[str, Any]) -> int:
 
 
 async def keys(service: Service, request: Request) -> Response:
-    """All keys, without their secret parts."""
+    """List all keys, without their secret parts."""
     await service.see_keys()
-    return answer(KeyList([KeyDocument(**asdict(key)) for key in service.keyring.all()]))
+    return answer(bodies.KeyList([bodies.KeyDocument(**asdict(key)) for key in service.keyring.all()]))
 
 
 async def add_key(service: Service, request: Request) -> Response:
-    """Make a key; this answer is the only place where it is ever shown."""
-    asked = decoded(KEY, await json_body(request.scope["headers"], request.receive, service.options))
+    """Make a key, which is shown this once."""
+    asked = decoded(bodies.KEY, await json_body(request.scope, request.receive, service.options))
     try:
         text, key = await service.aside(service.keyring.add, **msgspec.structs.asdict(asked))
     except KeyTaken as error:
         raise Problem(409, "key-exists", str(error)) from error
-    return answer(NewKey(**asdict(key), key=text), 201)
+    return answer(bodies.NewKey(**asdict(key), key=text), 201)
 
 
 async def revoke_key(service: Service, request: Request) -> Response:
-    """Forget a key: whoever holds it is refused from now on."""
+    """Revoke a key: calls with it are refused from now on."""
     if not await service.aside(service.keyring.revoke, request.path_params["key_name"]):
         raise Problem(404, "unknown-key", "there is no key of this name")
     return Response(status_code=204, headers=COMMON)

@@ -1,7 +1,7 @@
-"""Connections within bounds: of their number, and of the time for which their clients are waited for.
+"""Connections are bounded in number, and in the time for which their clients are waited for.
 
-When all places are taken, a newcomer gets the place of a connection that waits for its client and has shown no key.
-One that has shown a key, or is being answered, is never closed for another one's sake.
+When all places are taken, a new connection gets the place of one that waits for its client and has shown no key.  A
+connection that has shown a key, or is being answered, is never closed for another one.
 
 A request's body has bounds of size and time too, and nothing is done before all of it is there.
 
@@ -17,16 +17,9 @@ from typing import Any, ClassVar, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from tacit.service.http import problems
 from tacit.service.http.options import Options
-from tacit.service.http.problems import (
-    COMMON,
-    MEDIA_TYPE,
-    Problem,
-    too_large,
-    too_many_connections,
-    too_slow,
-    wrong_media_type,
-)
+from tacit.service.http.problems import COMMON, MEDIA_TYPE, Problem, too_many_connections
 
 ASGIScope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -35,9 +28,9 @@ ASGIApplication = Callable[[ASGIScope, Receive, Send], Awaitable[None]]
 Headers = Iterable[tuple[bytes, bytes]]
 LONGEST_HEAD: Final = 64 << 10
 _PIECE: Final = 256 << 10
-"""Most bytes that come together."""
-WHOLE: Final = "tacit.whole"
-"""In the scope of a request all of whose body is there: nobody needs to watch for how long it takes."""
+"""Most bytes that the transport hands over at once."""
+_WHOLE: Final = "tacit.whole"
+"""In the scope of a request all of whose body is there: it needs no timer."""
 CONNECTION: Final = "tacit.connection"
 """In the scope of a request: the connection that it came on, a `BoundedProtocol`."""
 _JSON: Final = b"application/json"
@@ -48,7 +41,7 @@ _NEWCOMERS: Final = 8
 
 
 def open_files(wanted: int) -> int:
-    """The number of files that this process may open, at most ``wanted``; its own limit is raised as far as allowed."""
+    """Raise this process's limit of open files as far as allowed; return how many it may open, at most ``wanted``."""
     try:
         import resource
     except ImportError:  # Windows, which has no such limit
@@ -61,7 +54,7 @@ def open_files(wanted: int) -> int:
 
 
 class Places:
-    """The places of connections to a server, and who leaves when all of them are taken."""
+    """The places of connections to a server, and which connection leaves when all of them are taken."""
 
     def __init__(self, options: Options, most: int) -> None:
         self.options, self.most, self.spare = options, most, max(1, most // _NEWCOMERS)
@@ -69,7 +62,8 @@ class Places:
         """In the order in which they came."""
         self.keyed: set[BoundedProtocol] = set()
         self._leaving: list[tuple[float, BoundedProtocol]] = []
-        """Who leaves next, the first one last, and since when they waited; some may have gone or asked meanwhile."""
+        """Connections in the order in which they leave, the first one last, and since when their clients were waited
+        for; some may have gone or asked meanwhile."""
 
     def take(self, newcomer: BoundedProtocol) -> None:
         """Let a connection in, and close one that has shown no key where there are too many."""
@@ -83,7 +77,7 @@ class Places:
                 leaving.transport.abort()
 
     def _next(self) -> BoundedProtocol:
-        """The connection that leaves next: the longest silent one, then the one whose request began to come first.
+        """Return the connection that leaves next: the longest silent, then the one whose request began to come first.
 
         The last silent ones stay while there are slow ones: a newcomer is silent until its request comes, and would
         otherwise be closed for the next one.
@@ -100,12 +94,12 @@ class Places:
         return self._leaving.pop()[1]
 
     def _may_leave(self, connection: BoundedProtocol) -> bool:
-        """Whether its client, which has shown no key, is waited for: to ask, or to read an answer."""
+        """Return whether a connection waits for its client, to ask or to read an answer, and has shown no key."""
         waits = connection.awaited() != "" or connection.flow.write_paused
         return waits and connection in self.taken and connection not in self.keyed
 
     def show_key(self, connection: BoundedProtocol, known: bool) -> None:
-        """Note whether the last request had a key; refused where others with a key have all places that they may."""
+        """Note whether the last request had a key; refuse it where others with a key have all places that they may."""
         if not known:
             self.keyed.discard(connection)
         elif connection in self.taken and connection not in self.keyed:
@@ -130,30 +124,30 @@ class BoundedProtocol(HttpToolsProtocol):
     coming = ""
     """The option for the part of a request that has begun to come and is not complete; empty where there is none."""
     _piece = 0
-    """Bytes that came together last."""
+    """Bytes that were handed over last."""
     _at_most = 0
-    """Bytes of the head, and of whatever came together with its first one."""
+    """Bytes of the head, and of all that was handed over with its first one."""
 
     def awaited(self) -> str:
-        """The option that says for how long the client is waited for; empty while it is being answered."""
+        """Return the option with the seconds for which the client is waited for; empty while it is being answered."""
         if self.cycle is not None and not self.cycle.response_complete:
             return ""
         return self.coming or ("head_seconds" if self.cycle is None else "idle_seconds")
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client that connects is expected to say something."""
+        """Take a place, and begin to wait for the first request."""
         super().connection_made(transport)
         self.since = self.loop.time()
         self.places.take(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The place is free."""
+        """Free the place."""
         super().connection_lost(exc)
         self.places.taken.pop(self, None)
         self.places.keyed.discard(self)
 
     def data_received(self, data: bytes) -> None:
-        """Count the bytes of a head, whose end has not been seen."""
+        """Count the bytes of a head until its end has come."""
         self._piece = len(data)
         self._at_most += len(data)
         super().data_received(data)
@@ -162,53 +156,52 @@ class BoundedProtocol(HttpToolsProtocol):
             self.send_400_response("The head of the request is too long.")
 
     def on_message_begin(self) -> None:
-        """The first byte of a request has come."""
+        """Begin to wait for a head: its first byte has come."""
         self.coming, self._at_most, self.since = "head_seconds", self._piece, self.loop.time()
         super().on_message_begin()
         self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]
 
     def on_headers_complete(self) -> None:
-        """The head is there, and can be measured where it may be too long."""
+        """Begin to wait for a body; refuse a head that is too long."""
         self.coming = "body_seconds"
-        if self._at_most > LONGEST_HEAD and self._head_size() > LONGEST_HEAD:
-            raise ValueError("the head of the request is too long")  # which uvicorn answers with 400
+        if self._at_most > LONGEST_HEAD:
+            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if size > LONGEST_HEAD:
+                raise ValueError("the head of the request is too long")  # uvicorn answers it with 400
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """All of the request is there."""
+        """Note that all of the request is there."""
         self.coming = ""
         super().on_message_complete()
-        self.scope[WHOLE] = True  # type: ignore[typeddict-unknown-key]
+        self.scope[_WHOLE] = True  # type: ignore[typeddict-unknown-key]
 
     def on_response_complete(self) -> None:
-        """All of an answer was written: the client is waited for again."""
+        """Wait for the client again: all of an answer was written."""
         self.since = self.loop.time()
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP."""
+        """Refuse what is not HTTP."""
         self.refuse(Problem(400, "not-http", msg, {"Connection": "close"}))
 
     def refuse(self, problem: Problem) -> None:
-        """Answer with a problem whatever comes next, and close the connection."""
+        """Answer with a problem without reading on, and close the connection."""
         headers = COMMON | {"Content-Type": MEDIA_TYPE} | problem.headers
         lines = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
         self.transport.write(_answer(problem.status, self.server_state.default_headers + lines, problem.body()))
         self.transport.close()
 
-    def _head_size(self) -> int:
-        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-
 
 def answer_at_once(send: Any, status: int, headers: bytes, body: bytes) -> bool:
-    """Answer the request that ``send`` belongs to; False where it must be answered by ``send`` itself.
+    """Answer the request that ``send`` belongs to; return False where it must be answered by ``send`` itself.
 
     That is so under another server, where the client is slow to read, or where an answer has begun.
     """
     cycle = getattr(send, "__self__", None)
-    if not isinstance(cycle, RequestResponseCycle) or cycle.flow.write_paused:
+    if not isinstance(cycle, RequestResponseCycle):
         return False
-    if cycle.response_started or cycle.disconnected:
+    if cycle.flow.write_paused or cycle.response_started or cycle.disconnected:
         return False
     cycle.response_started, cycle.waiting_for_100_continue = True, False
     headers += b"" if cycle.keep_alive else b"connection: close\r\n"
@@ -222,50 +215,47 @@ def answer_at_once(send: Any, status: int, headers: bytes, body: bytes) -> bool:
 
 
 def _answer(status: int, headers: list[tuple[bytes, bytes]], body: bytes, lines: bytes = b"") -> bytes:
-    """The bytes of an answer; ``lines`` are further headers."""
+    """Return the bytes of an answer; ``lines`` are further headers."""
     head = b"".join([b"%s: %s\r\n" % pair for pair in headers])
     return b"%s%s%scontent-length: %d\r\n\r\n%s" % (STATUS_LINE[status], head, lines, len(body), body)
 
 
 class Disconnected(Exception):  # noqa: N818 - it is no fault
-    """The caller has gone in the middle of a request: nobody is there to be answered, and nothing was done."""
+    """The caller has gone in the middle of a request; nothing was done."""
 
 
 def header(headers: Headers, wanted: bytes) -> bytes | None:
-    """The value of a header, whose name is in small letters."""
+    """Return the value of a header, whose name is in small letters; None where there is none."""
     for name, value in headers:
         if name == wanted:
             return value
     return None
 
 
-async def json_body(headers: Headers, receive: Receive, options: Options, *, whole: bool = False) -> bytes:
-    """All bytes of a body that says that it is JSON; ``whole`` where they have arrived already."""
-    for name, value in headers:
+async def json_body(scope: ASGIScope, receive: Receive, options: Options) -> bytes:
+    """Return all bytes of a request's body, which must say that it is JSON."""
+    for name, value in scope["headers"]:
         if name == b"content-type":
-            _check_media_type(value)
+            if value != _JSON and value.partition(b";")[0].strip().lower() != _JSON:
+                raise problems.wrong_media_type()
         elif name == b"content-encoding":
-            raise wrong_media_type()
-        elif name == b"content-length" and int(value) > _DRAINED * options.body_bytes:  # the parser knows it a number
-            raise too_large(options.body_bytes)
-    if whole:
-        return await _whole(receive, options.body_bytes)
+            raise problems.wrong_media_type()
+        elif name == b"content-length" and int(value) > _DRAINED * options.body_bytes:  # the parser takes numbers alone
+            raise problems.too_large(options.body_bytes)
+    if _WHOLE in scope:
+        return await _read(receive, options.body_bytes)
     try:
         async with asyncio.timeout(options.body_seconds):
-            return await _whole(receive, options.body_bytes)
+            return await _read(receive, options.body_bytes)
     except TimeoutError:
-        raise too_slow(options.body_seconds) from None
+        raise problems.too_slow(options.body_seconds) from None
 
 
-def _check_media_type(kind: bytes) -> None:
-    if kind != _JSON and kind.partition(b";")[0].strip().lower() != _JSON:
-        raise wrong_media_type()
-
-
-async def _whole(receive: Receive, bound: int) -> bytes:
+async def _read(receive: Receive, bound: int) -> bytes:
+    """Return a body of at most ``bound`` bytes; one that is not much longer is read to its end and refused."""
     parts: list[bytes] = []
-    size = 0
-    while True:
+    size, more = 0, True
+    while more and size <= _DRAINED * bound:
         message = await receive()
         if message["type"] != "http.request":
             raise Disconnected
@@ -273,10 +263,7 @@ async def _whole(receive: Receive, bound: int) -> bytes:
         size += len(part)
         if size <= bound:
             parts.append(part)
-        if size > _DRAINED * bound:
-            raise too_large(bound)
-        if not message.get("more_body", False):
-            break
+        more = message.get("more_body", False)
     if size > bound:
-        raise too_large(bound)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        raise problems.too_large(bound)
+    return b"".join(parts)

@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line on standard error, and nothing in it that anybody sent.
+"""Logs: one JSON object a line on standard error, without anything that a caller sent.
 
 Logged of a request are the method, the route with its placeholders, the status and the time that it took.  Requests
 that report rewards are not logged at all: that a reward came, and when, is data (docs/guides/serve.md, "What an
@@ -23,7 +23,7 @@ _FLUSH_AT: Final = 200
 
 
 class JsonLog:
-    """Where words go."""
+    """Writes log lines to a stream; request lines are written in groups."""
 
     def __init__(
         self, stream: TextIO | None = None, *, requests: bool = True, clock: Callable[[], float] = time.time
@@ -33,7 +33,7 @@ class JsonLog:
         self._lock = threading.Lock()
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request that was answered; written out with others."""
+        """Log a request that was answered; its line is written out with others."""
         moment, took = self._clock(), round(seconds * 1e6)
         self._lines.append(
             f'{{"time":{moment:.3f},"event":"request","method":"{method}","route":"{route}","status":{status},'
@@ -43,18 +43,18 @@ class JsonLog:
             self.flush()
 
     def say(self, event: str, **details: Any) -> None:
-        """Anything else."""
+        """Log any other event, at once."""
         self._lines.append(json.dumps({"time": round(self._clock(), 3), "event": event, **details}) + "\n")
         self.flush()
 
     def failure(self, event: str, error: BaseException) -> None:
-        """An error that is not the caller's: what kind, and where."""
+        """Log an error that is not the caller's: what kind, and where."""
         own = isinstance(error, StoreFailed | StoreDamaged) and "interrupted" not in str(error)
         told = {"words": str(error)} if own else {}
         self.say(event, error=_chain(error), places=_places(error), **told)
 
     def flush(self) -> None:
-        """Write out what was kept back."""
+        """Write out the lines that were kept back."""
         with self._lock:
             lines, self._lines = self._lines, []
             if not lines:
@@ -62,12 +62,12 @@ class JsonLog:
             try:
                 self._stream.write("".join(lines))
                 self._stream.flush()
-            except (OSError, ValueError):  # nobody reads standard error any more: the service goes on
+            except (OSError, ValueError):  # standard error was closed: the service goes on
                 return
 
 
 def _chain(error: BaseException) -> str:
-    """The types of an error and of what led to it."""
+    """Return the types of an error and of its causes."""
     names: list[str] = []
     seen: BaseException | None = error
     while seen is not None and len(names) < 5:
@@ -77,6 +77,6 @@ def _chain(error: BaseException) -> str:
 
 
 def _places(error: BaseException) -> list[str]:
-    """The last places that an error went through: files and lines, without the text of the code."""
+    """Return the last places that an error went through: files and lines, without the text of the code."""
     frames = traceback.extract_tb(error.__traceback__)[-6:]
     return [f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in frames]

@@ -23,45 +23,37 @@ _ENDLESS = "/v1/live"
 
 
 class _Numbers(Collector):
-    """All numbers of a service that a key may see, as they are at this moment."""
+    """All numbers of a service that a key may see, at the time of the request."""
 
     def __init__(self, service: Service, key: Key) -> None:
         self._service, self._raw, self._bound = service, key.may("admin"), key.policies is not None
         self._policies = service.policies_of(key).items()
 
     def collect(self) -> Iterator[Metric]:
-        """The public ones, and for an operator the others; a key that is bound sees those of its policies alone."""
-        yield from self._of_policies()
-        if not self._bound:
-            yield from self._of_all()
-        if self._raw:
-            yield self._unsettled()
-        if self._raw and not self._bound:
-            yield from self._raw_of_all()
-
-    def _of_all(self) -> Iterator[Metric]:
-        yield self._requests("tacit_decision_requests", "Requests for decisions, by status.", (DECISIONS, BATCHES))
-        yield GaugeMetricFamily("tacit_live_streams", "Open streams of changes.", value=self._service.live)
-
-    def _raw_of_all(self) -> Iterator[Metric]:
-        yield self._requests("tacit_reward_requests", f"{_RAW}requests that report rewards, by status.", (REWARDS,))
-        yield self._latencies()
-        yield GaugeMetricFamily(
-            "tacit_queue",
-            f"{_RAW}requests that wait to be carried out, rewards included.",
-            value=self._service.writer.waiting + self._service.rewarder.waiting_rewards,
-        )
-
-    def _of_policies(self) -> Iterator[Metric]:
+        """Yield public numbers, and raw ones for an operator; a key that is bound sees those of its policies alone."""
         decisions = CounterMetricFamily("tacit_decisions", "Decisions made.", labels=["policy"])
         releases = CounterMetricFamily("tacit_releases", "Releases under differential privacy.", labels=["policy"])
         spent = GaugeMetricFamily("tacit_spent_mu", "Gaussian-DP parameter spent on a person.", labels=["policy"])
+        about = f"{_RAW}decisions whose waiting time is not over."
+        unsettled = GaugeMetricFamily("tacit_waiting_decisions", about, labels=["policy"])
         for name, served in self._policies:
             seen = served.host.published
             decisions.add_metric([name], seen.decisions)
             releases.add_metric([name], seen.releases)
             spent.add_metric([name], seen.spent_mu if math.isfinite(seen.spent_mu) else math.inf)
+            unsettled.add_metric([name], served.host.unsettled)
         yield from (decisions, releases, spent)
+        if not self._bound:
+            yield self._requests("tacit_decision_requests", "Requests for decisions, by status.", (DECISIONS, BATCHES))
+            yield GaugeMetricFamily("tacit_live_streams", "Open streams of changes.", value=self._service.live)
+        if self._raw:
+            yield unsettled
+        if self._raw and not self._bound:
+            yield self._requests("tacit_reward_requests", f"{_RAW}requests that report rewards, by status.", (REWARDS,))
+            yield self._latencies()
+            waiting = self._service.writer.waiting + self._service.rewarder.waiting_rewards
+            about = f"{_RAW}requests that wait to be carried out, rewards included."
+            yield GaugeMetricFamily("tacit_queue", about, value=waiting)
 
     def _requests(self, name: str, about: str, routes: tuple[str, ...]) -> Metric:
         family = CounterMetricFamily(name, about, labels=["route", "status"])
@@ -71,7 +63,7 @@ class _Numbers(Collector):
         return family
 
     def _latencies(self) -> Metric:
-        """For operators alone: a machine that is busy with rewards answers everybody later."""
+        """Return how long answers took: raw, since a machine that is busy with rewards answers all callers later."""
         about = f"{_RAW}how long answers took, by route, refusals left out."
         family = HistogramMetricFamily("tacit_request_seconds", about, labels=["route"])
         bounds = [*map(str, LATENCIES), "+Inf"]
@@ -80,17 +72,9 @@ class _Numbers(Collector):
             family.add_metric([route], list(zip(bounds, accumulate(took.counts), strict=True)), took.seconds)
         return family
 
-    def _unsettled(self) -> Metric:
-        family = GaugeMetricFamily(
-            "tacit_waiting_decisions", f"{_RAW}decisions whose waiting time is not over.", labels=["policy"]
-        )
-        for name, served in self._policies:
-            family.add_metric([name], served.host.unsettled)
-        return family
-
 
 async def metrics(service: Service, request: Request) -> Response:
-    """The text that Prometheus reads."""
+    """Show numbers for Prometheus; with scope admin also raw ones."""
     await service.see()
     registry = CollectorRegistry()
     registry.register(_Numbers(service, request.scope["tacit.key"]))

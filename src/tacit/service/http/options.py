@@ -1,4 +1,4 @@
-"""What a service can be told: where it listens and what it bounds.  A configuration file has the same names."""
+"""Options of a service: where it listens and what it bounds.  A configuration file has the same names."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Options:
             raise InvalidInput(f"port must be at most {_LARGEST_PORT}, not {self.port}")
 
     def changed(self, values: Mapping[str, Any]) -> Options:
-        """The same with these values; an unknown name is refused."""
+        """Return a copy with these values; refuse an unknown name."""
         known = {known.name for known in fields(self)}
         unknown = sorted(set(values) - known)
         if unknown:
@@ -75,7 +75,7 @@ _KINDS: Final = {int: "a whole number", float: "a number", bool: "true or false"
 
 
 def read_options(path: Path) -> dict[str, Any]:
-    """What a TOML file says."""
+    """Return the options that a TOML file sets."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

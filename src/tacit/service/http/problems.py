@@ -3,7 +3,7 @@
 A text speaks to the caller about the caller's own request, never about what others sent.  It may repeat values of that
 request, which is why texts are answered and never logged.
 
-400: what came is no JSON.  422: it is JSON, and says something that cannot be done, whoever asks and whenever.
+400: the body is not JSON.  422: it is JSON, and asks for something that can never be done.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class Problem(Exception):  # noqa: N818 - it is an answer
         self.status, self.code, self.detail, self.headers = status, code, detail, dict(headers or {})
 
     def document(self) -> ProblemDocument:
-        """As it is answered."""
+        """Return the problem document."""
         title = HTTPStatus(self.status).phrase
         return ProblemDocument(kind=_TYPES + self.code, title=title, status=self.status, detail=self.detail)
 
     def body(self) -> bytes:
-        """As JSON."""
+        """Return the problem document as JSON."""
         return msgspec.json.encode(self.document())
 
     def answer(self) -> Response:
-        """As a whole answer."""
+        """Return a whole HTTP answer."""
         return Response(self.body(), self.status, COMMON | self.headers, MEDIA_TYPE)
 
 
@@ -62,18 +62,19 @@ _REFUSALS: Final = {
     Refusal.UNKNOWN_EVENT: (404, "unknown-event", "or it was forgotten after event_memory"),
     Refusal.EXPIRED: (410, "expired", "nothing was learned from this reward"),
     Refusal.SWITCHED_OFF: (409, "switched-off", "it still takes rewards; show your default arm meanwhile"),
+    Refusal.DELETED: (410, "deleted", "its name is not used again"),
     Refusal.TOO_MANY_WAIT: (503, "too-many-wait", "a policy with a larger reward_window, or less to wait, takes more"),
 }
 
 
 def refused(refusal: Refusal) -> Problem:
-    """What a host has refused."""
+    """Return the problem for a host's refusal."""
     status, code, more = _REFUSALS[refusal]
     return Problem(status, code, f"{refusal.value}: {more}", {"Retry-After": "1"} if status == 503 else None)
 
 
 def problem_of(error: Exception) -> Problem | None:
-    """The problem that an error stands for; None for one that is nobody's fault who asked."""
+    """Return the problem document of an error; None for an internal error."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, UnknownJournal):
@@ -117,7 +118,7 @@ def stopping() -> Problem:
 
 
 def too_large(bound: int) -> Problem:
-    """A body that is longer than anything that is taken."""
+    """A body that is longer than allowed."""
     return Problem(413, "too-large", f"a body has at most {bound} bytes", {"Connection": "close"})
 
 
@@ -127,33 +128,33 @@ def too_slow(seconds: float) -> Problem:
 
 
 def wrong_media_type() -> Problem:
-    """A body in a form that nobody here reads."""
+    """A body that is not marked as JSON, or is encoded."""
     return Problem(415, "media-type", "send JSON: Content-Type: application/json, without Content-Encoding")
 
 
 def no_key() -> Problem:
-    """No key, or one that there is not."""
+    """A request without a key, or with an unknown one."""
     detail = "send a key that this service knows, as in Authorization: Bearer KEY"
     return Problem(401, "key", detail, {"WWW-Authenticate": 'Bearer realm="tacit"'})
 
 
 def no_scope(scope: str) -> Problem:
-    """A key that does not reach this far."""
+    """A key without the scope that the route needs."""
     return Problem(403, "scope", f"this key lacks the scope {scope}")
 
 
 def bound() -> Problem:
-    """A key that is bound to policies, where all of them are concerned."""
+    """A key that is bound to policies, on a route that is about all of them."""
     return Problem(403, "bound", "this key is bound to policies, and this is for keys that reach all of them")
 
 
 def not_found() -> Problem:
-    """A path that leads nowhere."""
+    """A path without a route."""
     return Problem(404, "unknown-path", "there is nothing under this path; /openapi.json lists what there is")
 
 
 def wrong_method(allowed: str) -> Problem:
-    """A path that is used otherwise."""
+    """A path that has other methods."""
     return Problem(405, "method", f"this path takes {allowed}", {"Allow": allowed})
 
 

@@ -1,4 +1,4 @@
-"""What may be seen: everything here is made of published copies, which are made of releases and public counts."""
+"""Calls that read: all answers are made of published copies, which hold releases and public counts alone."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -13,17 +14,10 @@ from starlette.responses import Response, StreamingResponse
 
 from tacit.privacy.person import together
 from tacit.service.deployment import Served
-from tacit.service.http.bodies import (
-    Health,
-    History,
-    ModePoint,
-    PolicyDocument,
-    PolicyList,
-    ReleasePoint,
-    TotalPrivacy,
-    answer,
-    encode,
-)
+from tacit.service.host import REFUSING
+from tacit.service.http import bodies
+from tacit.service.http.bodies import answer
+from tacit.service.http.connections import header
 from tacit.service.http.problems import Problem, overloaded
 from tacit.service.http.state import Service
 from tacit.service.published import Published, composed
@@ -35,14 +29,14 @@ _SHORT: Final = ("target_epsilon", "delta", "spent_epsilon", "spent_mu", "remain
 
 
 async def _newest(service: Service, request: Request) -> Published:
-    """What may be seen of one policy."""
+    """Return the newest published copy of the request's policy."""
     return (await service.newest(request.path_params["name"])).host.published
 
 
-def document(served: Served) -> PolicyDocument:
-    """A policy as it is shown."""
+def document(served: Served) -> bodies.PolicyDocument:
+    """Return a policy as it is shown."""
     seen = served.host.published
-    return PolicyDocument(
+    return bodies.PolicyDocument(
         name=served.name,
         policy=served.policy,
         config=dict(served.config),
@@ -56,38 +50,39 @@ def document(served: Served) -> PolicyDocument:
 
 
 def _health(seen: Published) -> dict[str, Any]:
-    """Whether it decides, and what its privacy report warns of."""
-    return {"status": "off" if seen.mode == "off" else "ok", "warnings": list(seen.privacy.get("warnings", ()))}
+    """Return whether a policy decides, and what its privacy report warns of."""
+    return {"status": seen.mode if seen.mode in REFUSING else "ok", "warnings": list(seen.privacy.get("warnings", ()))}
 
 
 async def policies(service: Service, request: Request) -> Response:
-    """All policies."""
+    """List all policies."""
     await service.see()
-    return answer(PolicyList([document(served) for served in service.policies_of(request.scope["tacit.key"]).values()]))
+    found = service.policies_of(request.scope["tacit.key"])
+    return answer(bodies.PolicyList([document(served) for served in found.values()]))
 
 
 async def policy(service: Service, request: Request) -> Response:
-    """One policy."""
+    """Show configuration, decisions so far, released estimate and health."""
     return answer(document(await service.newest(request.path_params["name"])))
 
 
 async def privacy(service: Service, request: Request) -> Response:
-    """The privacy report of one policy."""
+    """Show the privacy report."""
     return answer((await _newest(service, request)).privacy)
 
 
 async def total_privacy(service: Service, request: Request) -> Response:
-    """What all policies have spent together: users may be in several."""
+    """Show what all policies have spent together, since users may be in several."""
     await service.see()
     return answer(total({name: served.host.published for name, served in sorted(service.deployment.policies.items())}))
 
 
-def total(seen: Mapping[str, Published]) -> TotalPrivacy:
-    """Epsilon and delta hold for the transcript of all policies, and of all lives that are known of."""
+def total(seen: Mapping[str, Published]) -> bodies.TotalPrivacy:
+    """Compose what policies have spent; it holds for the transcript of all of them, and of all lives known of."""
     mu = composed(each.spent_mu for each in seen.values())
     lost = together(each.loss for each in seen.values())
     epsilon, delta = lost.epsilon, lost.total_delta
-    return TotalPrivacy(
+    return bodies.TotalPrivacy(
         mu if math.isfinite(mu) else None,
         epsilon if delta > 0.0 and math.isfinite(epsilon) else None,
         delta if delta > 0.0 else None,
@@ -96,17 +91,18 @@ def total(seen: Mapping[str, Published]) -> TotalPrivacy:
 
 
 async def history(service: Service, request: Request) -> Response:
-    """The newest releases and changes of mode."""
+    """List the newest releases and changes of mode."""
     seen = await _newest(service, request)
-    releases = [
-        ReleasePoint(point.decisions, point.time, None if math.isnan(point.best_reward) else point.best_reward)
-        for point in seen.history
-    ]
-    return answer(History(releases, [ModePoint(*change) for change in seen.modes]))
+    releases = [bodies.ReleasePoint(each.decisions, each.time, _number(each.best_reward)) for each in seen.history]
+    return answer(bodies.History(releases, [bodies.ModePoint(*change) for change in seen.modes]))
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value  # JSON has no NaN
 
 
 async def explanation(service: Service, request: Request) -> Response:
-    """Every feature with its released weight."""
+    """List every feature with its released weight."""
     found = (await _newest(service, request)).explanation
     if found is None:
         raise Problem(404, "no-estimate", "this policy has no released estimate to explain anything by")
@@ -114,17 +110,17 @@ async def explanation(service: Service, request: Request) -> Response:
 
 
 async def healthz(service: Service, request: Request) -> Response:
-    """That the process answers."""
-    return answer(Health("ok"))
+    """Say that the process answers."""
+    return answer(bodies.Health("ok"))
 
 
 async def readyz(service: Service, request: Request) -> Response:
-    """Whether requests are taken, as a public code."""
-    return answer(Health(service.status), 200 if service.status == "ok" else 503)
+    """Say whether requests are taken, as a public code."""
+    return answer(bodies.Health(service.status), 200 if service.status == "ok" else 503)
 
 
 async def live(service: Service, request: Request) -> Response:
-    """A stream of summaries: one at once, then one whenever something was published, at most one a second."""
+    """Stream summaries: one at once, then one whenever something was published, at most one a second."""
     if service.live >= service.options.most_live:
         raise overloaded()
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -132,41 +128,31 @@ async def live(service: Service, request: Request) -> Response:
 
 
 async def _changes(service: Service, request: Request) -> AsyncIterator[bytes]:
-    """Nothing more is said to a key that was revoked."""
+    """Yield events until the service stops or the key is revoked."""
+    given = header(request.scope["headers"], b"authorization")
     service.live += 1
     try:
         shown, said_at = b"", time.monotonic()
-        while not service.stopping.is_set() and service.keyring.holder(_key(request)) is not None:
+        while not service.stopping.is_set() and service.keyring.holder(given) is not None:
             await service.see(age=_LOOK)
             found = service.policies_of(request.scope["tacit.key"])
-            summary = encode({"policies": [_summary(served) for served in found.values()]})
+            summary = bodies.encode({"policies": [_summary(served) for served in found.values()]})
             if summary != shown:
                 shown, said_at = summary, time.monotonic()
                 yield b"data: " + summary + b"\n\n"
             elif time.monotonic() - said_at >= _HEARTBEAT:
                 said_at = time.monotonic()
                 yield b": still here\n\n"
-            await _pause(service.stopping)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK):
+                    await service.stopping.wait()
     finally:
         service.live -= 1
 
 
-def _key(request: Request) -> bytes:
-    return request.headers.get("authorization", "").encode("latin-1")
-
-
-async def _pause(stopping: asyncio.Event) -> None:
-    """Wait a while, or until the service stops."""
-    try:
-        async with asyncio.timeout(_LOOK):
-            await stopping.wait()
-    except TimeoutError:
-        return
-
-
 def _summary(served: Served) -> dict[str, Any]:
+    """Return what the page shows of a policy in its list."""
     seen = served.host.published
-    report: Mapping[str, Any] = seen.privacy
     newest = seen.history[-1] if seen.history else None
     return {
         "name": served.name,
@@ -175,7 +161,7 @@ def _summary(served: Served) -> dict[str, Any]:
         "decisions": seen.decisions,
         "releases": seen.releases,
         "newest_release": None if newest is None else newest.time,
-        "best_reward": None if newest is None or math.isnan(newest.best_reward) else newest.best_reward,
-        "privacy": {name: report.get(name) for name in _SHORT},
+        "best_reward": None if newest is None else _number(newest.best_reward),
+        "privacy": {name: seen.privacy.get(name) for name in _SHORT},
         "health": _health(seen),
     }

@@ -1,4 +1,4 @@
-"""`serve`: a deployment behind HTTP until somebody asks for its end."""
+"""`serve`: a deployment behind HTTP until its end is asked for."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import os
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Callable
+from concurrent.futures import wait
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -23,7 +23,7 @@ from tacit.service.http.connections import ASGIApplication, BoundedProtocol, Pla
 from tacit.service.http.keys import ADMIN_FILE, Keyring, first_key
 from tacit.service.http.logs import JsonLog
 from tacit.service.http.options import ADDRESS_FILE, Options
-from tacit.service.http.state import Service
+from tacit.service.http.state import Service, in_thread
 from tacit.service.http.writer import QUICK, Writer
 from tacit.service.sqlite_store import SQLiteStore
 from tacit.service.store import Store
@@ -38,8 +38,12 @@ _SHARE: Final = 4
 
 
 def serve(options: Options) -> None:
-    """Serve until SIGTERM or SIGINT, on a database beside whoever else does; what was answered is in the store."""
-    listener = listen(options)
+    """Serve until SIGTERM or SIGINT, on a database beside other processes; what was answered is in the store."""
+    with listen(options) as listener:
+        _serve(options, listener)
+
+
+def _serve(options: Options, listener: socket.socket) -> None:
     folder = Path(options.data)
     log = JsonLog(requests=options.log_requests)
     deployment = _opened(folder, options)
@@ -61,15 +65,13 @@ def serve(options: Options) -> None:
 
 
 def listen(options: Options) -> socket.socket:
-    """A socket that listens before anything else is begun: a port that is taken is found out at once."""
+    """Return a socket that listens, before anything else is begun: a port that is taken is found out at once."""
     try:
         family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((options.host, options.port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        reason = error.strerror or error
-        raise InvalidInput(
-            f"cannot listen on {options.host}:{options.port}: {reason}; choose another --port"
-        ) from error
+        where, reason = f"{options.host}:{options.port}", error.strerror or error
+        raise InvalidInput(f"cannot listen on {where}: {reason}; choose another --port") from error
 
 
 def _opened(folder: Path, options: Options) -> Deployment:
@@ -92,11 +94,12 @@ def _run(deployment: Deployment, keyring: Keyring, log: JsonLog, options: Option
     shared = deployment.store.shared
     writer = Writer(deployment.tick, log, options.most_waiting, 0.0 if shared else QUICK)
     rewarder = Writer(keyring.refresh, log, options.most_waiting, 0.0) if shared else writer
-    lanes = {id(lane): lane for lane in (writer, rewarder)}.values()
+    lanes = {writer, rewarder}
     service = Service(deployment, keyring, writer, rewarder, log, options)
     for lane in lanes:
         lane.start()
-    settle_memory()
+    gc.collect()
+    gc.freeze()  # later searches for garbage leave out what is there now, and stop requests for a shorter while
     try:
         Server(App(service), service, address_of(listener, options)).run([listener])
     finally:
@@ -105,37 +108,21 @@ def _run(deployment: Deployment, keyring: Keyring, log: JsonLog, options: Option
 
 
 def finished_in(seconds: float, work: Callable[[], object]) -> bool:
-    """Whether ``work`` is over after so many seconds; it is left alone if not.  What it raises is raised."""
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="tacit-end", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    for error in errors:
-        raise error
-    return not thread.is_alive()
-
-
-def settle_memory() -> None:
-    """Leave what is there now out of all later searches for garbage, which would stop every request for a while."""
-    gc.collect()
-    gc.freeze()
+    """Return whether ``work`` is over after so many seconds; it is left alone if not.  What it raises is raised."""
+    done, _ = wait([in_thread(work)], seconds)
+    for future in done:
+        future.result()
+    return bool(done)
 
 
 def address_of(listener: socket.socket, options: Options) -> str:
-    """Where a listener is reached."""
+    """Return the URL at which a listener is reached."""
     host, port = options.host, listener.getsockname()[1]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class Server(uvicorn.Server):
-    """uvicorn, silenced, with bounds, and with an end that comes back to its caller."""
+    """uvicorn without its own logs, with bounded connections, and with a shutdown that returns to the caller."""
 
     def __init__(self, app: ASGIApplication, service: Service, address: str) -> None:
         self._service, self._address = service, address
@@ -166,7 +153,7 @@ class Server(uvicorn.Server):
         )
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen, and say so."""
+        """Begin to listen, and print the address."""
         asyncio.get_running_loop().set_exception_handler(self._unhandled)
         copies = 0 if sys.platform == "win32" else _ACCEPTS - 1
         await super().startup([*(sockets or ()), *(each.dup() for each in sockets or () for _ in range(copies))])
@@ -175,13 +162,13 @@ class Server(uvicorn.Server):
         print(f"listening on {self._address}", flush=True)
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second: write out the log, and close late clients, so that few are closed at once."""
+        """Write out the log and close late clients, ten times a second, so that few are closed at once."""
         self._service.log.flush()
         self._places.close_late(asyncio.get_running_loop().time())
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take nothing new, finish what was taken."""
+        """Take no more requests, and finish those that were taken."""
         self._service.stopping.set()
         await super().shutdown(sockets)
 

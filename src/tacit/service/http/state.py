@@ -1,11 +1,11 @@
-"""What the routes of one running service share: who calls, how often, and what other processes have done meanwhile.
+"""What the routes of one running service share: callers, their rates, and what other processes have done meanwhile.
 
 **Rates.**  A decision and every other call is one request; a batch counts its decisions.  Whether a request is refused
 depends on how often this key asked, and when, which is public; never on what it asked.  Rewards have a bucket of their
-own, of the same rate: when somebody reports one is not public, and must not take a decision's place.
+own, of the same rate: when a reward is reported is not public, and must not take a decision's place.
 
-**Other processes** may change a shared store at any time.  Whoever reads is shown all that anybody was answered before;
-a key or a policy that is not known here is looked for in the store before it is refused.
+**Other processes** may change a shared store at any time.  A reader is shown all that was answered before by any
+process; a key or a policy that is not known here is looked for in the store before it is refused.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from tacit.errors import InvalidInput, JournalExists, StoreError, UnknownJournal
 from tacit.service.deployment import Deployment, Served
@@ -36,7 +36,7 @@ LATENCIES: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5
 BURST: Final = 2.0
 """Seconds of its rate that a key which has not asked for a while may use at once; at least one request."""
 _MOST_FULL: Final = 1_000
-"""Buckets that are kept before those that are full, which are as good as none, are let go."""
+"""Number of buckets from which on full ones are dropped: a new bucket is full too."""
 _KEYS_PAUSE: Final = 1 / 30
 """Seconds between looks for keys: callers whose keys are wrong make the database no busier."""
 Arguments = ParamSpec("Arguments")
@@ -50,28 +50,24 @@ class Bucket:
     calls wait for it.
     """
 
-    __slots__ = ("_cost", "_full_at", "_slack", "rate")
+    __slots__ = ("_cost", "_slack", "full_at", "rate")
 
     def __init__(self, rate: float) -> None:
-        self.rate, self._cost, self._full_at = rate, 1.0 / rate, -math.inf
+        self.rate, self._cost, self.full_at = rate, 1.0 / rate, -math.inf
         self._slack = max(BURST - self._cost, 0.0)
 
     def take(self, now: float) -> float:
         """Take one request: 0.0 where it passes, else the seconds until it would, and nothing is taken."""
-        start = max(self._full_at, now)
+        start = max(self.full_at, now)
         wait = start - now - self._slack
         if wait > 0.0:
             return wait
-        self._full_at = start + self._cost
+        self.full_at = start + self._cost
         return 0.0
 
     def charge(self, requests: int) -> None:
         """Take further requests of a call that has passed, whether or not they are there."""
-        self._full_at += requests * self._cost
-
-    def full(self, now: float) -> bool:
-        """Whether nothing was taken that is not there again."""
-        return self._full_at <= now
+        self.full_at += requests * self._cost
 
 
 class Rates:
@@ -98,19 +94,16 @@ class Rates:
         rate = self._rate if key.rate is None else key.rate
         found = self._buckets.get((key.name, reward))
         if found is None or found.rate != rate:  # a new key, or another one under the name of one that was revoked
-            self._drop_full()
+            if len(self._buckets) >= _MOST_FULL:
+                now = self._clock()
+                self._buckets = {name: each for name, each in self._buckets.items() if each.full_at > now}
             found = self._buckets[key.name, reward] = Bucket(rate)
         return found
-
-    def _drop_full(self) -> None:
-        if len(self._buckets) >= _MOST_FULL:
-            now = self._clock()
-            self._buckets = {name: each for name, each in self._buckets.items() if not each.full(now)}
 
 
 @dataclass(slots=True)
 class Latency:
-    """How long answers of a route took: how many in each group of `LATENCIES`, and all of them together."""
+    """How long answers of a route took: the number in each group of `LATENCIES`, and the sum of all in seconds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCIES) + 1))
     seconds: float = 0.0
@@ -122,7 +115,7 @@ class Latency:
 
 
 class Looks:
-    """Looks at what other processes have done: one at a time, which all share who have asked before it began.
+    """Looks at what other processes have done: one at a time, shared by all callers that asked before it began.
 
     Two of them begin at least ``pause`` seconds apart.
     """
@@ -149,13 +142,13 @@ class Service:
     keyring: Keyring
     writer: Writer
     rewarder: Writer
-    """Carries out rewards: the writer, or one of its own where a turn is waited for and a reward needs none."""
+    """Carries out rewards: the writer, or one of its own on a shared store, where decisions wait for a turn."""
     log: JsonLog
     options: Options
     answered: Counter[tuple[str, int]] = field(default_factory=Counter)
     """How often each route was answered with each status; what concerns rewards is raw data."""
     latencies: defaultdict[str, Latency] = field(default_factory=lambda: defaultdict(Latency))
-    """How long answers of each route took; refusals, which are quick, would hide how long the rest takes."""
+    """How long answers of each route took, without refusals: they are quick, and would hide how long the rest takes."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     live: int = 0
     """Streams of changes that are open."""
@@ -169,10 +162,10 @@ class Service:
         self._key_looks, self._looks = Looks(_KEYS_PAUSE), defaultdict[str | None, Looks](Looks)
 
     async def caller(self, scope: ASGIScope) -> Key:
-        """The key of a request, whose connection is told; one without a key is refused."""
+        """Return the key of a request and tell its connection; refuse a request without one."""
         given = header(scope["headers"], b"authorization")
         key = self.keyring.holder(given)
-        if key is None and given is not None and self._shared:  # it may have been made elsewhere a moment ago
+        if key is None and given is not None:  # another process may have made it a moment ago
             await self.see_keys()
             key = self.keyring.holder(given)
         if CONNECTION in scope:
@@ -182,7 +175,7 @@ class Service:
         return key
 
     async def found(self, name: str) -> Served:
-        """The policy of this name, which another process may have made."""
+        """Return the policy of this name, which another process may have made."""
         served = self.deployment.policies.get(name)
         if served is not None or not self._shared:
             return served or self.deployment.get(name)
@@ -192,64 +185,57 @@ class Service:
     # What other processes have done: nothing where the store is this one's alone
 
     async def newest(self, name: str) -> Served:
-        """The policy of this name, with all that was answered before by any process."""
+        """Return the policy of this name, with all that any process has answered before."""
         served = await self.found(name)
         await self.see(name)
         return served
 
     async def see(self, name: str | None = None, age: float = 0.0) -> None:
-        """Know what was done to a policy, or to all of them; what is as old as ``age`` seconds will do."""
+        """Catch up with a policy, or with all of them; what was read up to ``age`` seconds ago will do."""
         if self._shared:
             await self._looks[name].take(partial(self.aside, self.deployment.refresh, name), age)
 
     async def see_keys(self) -> None:
-        """Know what was done to keys."""
+        """Catch up with the keys."""
         if self._shared:
             await self._key_looks.take(partial(self.aside, self.keyring.refresh))
 
     async def aside(
         self, work: Callable[Arguments, Result], *arguments: Arguments.args, **named: Arguments.kwargs
     ) -> Result:
-        """What ``work`` on the store returns, in a thread; a store that fails ends the process, as in the writer."""
+        """Return what ``work`` on the store returns, in a thread; a store that fails ends the process."""
         try:
-            return await aside(partial(work, *arguments, **named))
+            return await asyncio.wrap_future(in_thread(partial(work, *arguments, **named)))
         except (InvalidInput, JournalExists, UnknownJournal):
             raise
         except StoreError as error:
             end_process(self.log, error)
             raise
 
-    # What is seen of it
+    # What callers see of it
 
     def policies_of(self, key: Key) -> dict[str, Served]:
-        """The policies that a key reaches, by name."""
+        """Return the policies that a key reaches, by name."""
         return {name: served for name, served in sorted(self.deployment.policies.items()) if key.reaches(name)}
 
     @property
     def status(self) -> str:
-        """A public code: whether requests are taken."""
+        """A public code that says whether requests are taken."""
         if self.stopping.is_set():
             return "stopping"
-        return "overloaded" if self.writer.waiting >= self.options.most_waiting else "ok"  # which counts no rewards
+        return "overloaded" if self.writer.waiting >= self.options.most_waiting else "ok"  # rewards are not counted
 
 
-async def aside(work: Callable[[], Result]) -> Result:
-    """What ``work`` returns or raises, in a thread that keeps nobody from ending; the event loop goes on meanwhile."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Result] = loop.create_future()
-
-    def settle(end: Callable[[Any], None], value: object) -> None:
-        if not future.done():
-            end(value)
+def in_thread(work: Callable[[], Result]) -> Future[Result]:
+    """Begin ``work`` in a thread of its own, which does not keep the process from ending."""
+    future: Future[Result] = Future()
+    future.set_running_or_notify_cancel()  # it cannot be cancelled any more
 
     def run() -> None:
-        done: Callable[[], None]
         try:
-            done = partial(settle, future.set_result, work())
+            future.set_result(work())
         except BaseException as error:
-            done = partial(settle, future.set_exception, error)
-        with suppress(RuntimeError):  # the loop has ended: nobody waits any more
-            loop.call_soon_threadsafe(done)
+            future.set_exception(error)
 
     threading.Thread(target=run, name="tacit-aside", daemon=True).start()
-    return await future
+    return future

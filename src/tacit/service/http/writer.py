@@ -1,4 +1,4 @@
-"""Between HTTP and the hosts: one group of requests at a time is carried out, and groups are whatever waits.
+"""Between HTTP and the hosts: one group of requests at a time is carried out, and a group is all that waits.
 
 While a group is being committed, others gather; the next group takes all of them.  Answers go back in the order of
 commits.  The queue is bounded, for rewards and for everything else apart: what comes when too much of its own kind
@@ -6,12 +6,12 @@ waits is refused at once, before anything is changed.  So whether a decision is 
 
 **Where a group is carried out.**  On a disk that syncs in a fraction of a millisecond the event loop does it by itself:
 to hand a group to another thread and back takes longer than its commit, since Python runs one thread at a time.  What
-may take longer (a slow disk, a snapshot, much that is due at once) is left to the writer's thread, and everybody who
-only reads is answered meanwhile.  On a store that several processes share, all is left to threads: one for decisions,
-which take turns with those processes, and one for rewards, which never wait for a turn nor make anybody wait.
+may take longer (a slow disk, a snapshot, much that is due at once) is left to the writer's thread, and callers who
+only read are answered meanwhile.  On a store that several processes share, all is left to threads: one for decisions,
+which take turns with those processes, and one for rewards, which never wait for a turn nor hold one up.
 
-**When a group fails, nobody is answered and the process ends.**  Memory runs ahead of the store then, and nobody knows
-by how much; what was answered before is in the store, and a new process goes on from there.
+**When a group fails, none of it is answered and the process ends.**  Memory runs ahead of the store then, by an unknown
+amount; what was answered before is in the store, and a new process goes on from there.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple
 
 from tacit.service.host import BEAT, Answer, Host, Refusal, Request, Reward
@@ -32,18 +34,18 @@ from tacit.service.http.problems import overloaded
 
 Answers = list[Answer | Refusal]
 EXIT_CODE: Final = 70
-"""Of a process whose store has failed (EX_SOFTWARE)."""
+"""Exit code of a process whose store has failed (EX_SOFTWARE)."""
 _LARGEST_GROUP: Final = 256
 _EMPTY_TURNS: Final = 3
 """Turns of the event loop without anything new after which a group begins; each takes some microseconds."""
 QUICK: Final = 0.003
 """Seconds that groups may take, on average, for the event loop to wait for them."""
 _WEIGHT: Final = 0.1
-"""Of the newest group in that average."""
+"""Weight of the newest group in the average time of a group."""
 
 
 class Job(NamedTuple):
-    """Requests of one caller for one policy, and who waits for their answers."""
+    """Requests of one caller for one policy, and the future of their answers."""
 
     host: Host
     requests: Sequence[Request]
@@ -52,14 +54,14 @@ class Job(NamedTuple):
     """Whether they report rewards; one caller's requests are of one kind."""
 
 
-Answered = list[tuple[Sequence[Job], Answers]]
+Answered = list[tuple[Job, Answers]]
 
 
 class Writer:
     """Carries out groups: in the event loop where that is quick, else in a thread, which also calls ``beat``.
 
     ``quick`` is how many seconds a group may take, on average, in the event loop; 0 leaves all to the thread.  ``fail``
-    is called with what interrupted a group, after which nobody is answered: by default the process ends.
+    is called with the error that interrupted a group, which is not answered: by default the process ends.
     """
 
     def __init__(
@@ -76,9 +78,9 @@ class Writer:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._live, name="tacit-writer", daemon=True)
         self._turn = threading.Lock()
-        """Held by whoever carries out a group, settles what is due or writes a snapshot."""
+        """Held while a group is carried out, what is due is settled or a snapshot is written."""
         self._usual = 0.0
-        """Seconds that a group takes."""
+        """Seconds that a group takes, on average."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._postponed = False
         """Whether something has arrived that waits for the turn."""
@@ -100,12 +102,11 @@ class Writer:
             self._thread.join()
 
     async def carry_out(self, host: Host, requests: Sequence[Request]) -> Answers:
-        """The answers to these requests, when they are durable; refused at once when too many of their kind wait."""
+        """Return the answers to these requests when they are durable; refuse at once when too many of a kind wait."""
         rewards = bool(requests) and isinstance(requests[0], Reward)
         if (self.waiting_rewards if rewards else self.waiting) >= self._bound:
             raise overloaded()
-        loop = self._loop or asyncio.get_running_loop()
-        self._loop = loop
+        loop = self._loop = self._loop or asyncio.get_running_loop()
         future: asyncio.Future[Answers] = loop.create_future()
         self._count(rewards, len(requests))
         self._arrived.append(Job(host, requests, future, rewards))
@@ -116,14 +117,14 @@ class Writer:
     # In the event loop
 
     def _count(self, rewards: bool, change: int) -> None:
-        """So many more requests wait for an answer."""
+        """Add to the number of requests that wait for an answer."""
         if rewards:
             self.waiting_rewards += change
         else:
             self.waiting += change
 
     def _gather(self, known: int, empty: int) -> None:
-        """Begin when the event loop has brought nothing new: a larger group costs each of its requests less."""
+        """Begin a group when nothing new has come: a larger group costs each of its requests less."""
         arrived = len(self._arrived)
         empty = 0 if arrived > known else empty + 1
         if empty < _EMPTY_TURNS and arrived < _LARGEST_GROUP:
@@ -136,9 +137,11 @@ class Writer:
         if not self._arrived:
             return
         if self._usual >= self._quick:
-            self._begin_aside()
+            if not self._aside:
+                self._aside = True
+                self._work.put(partial(self._carry_out_aside, self._taken()))
             return
-        self._postponed = True  # before the turn is asked for: whoever has it looks at this after letting go of it
+        self._postponed = True  # before the turn is asked for: the thread looks at this after letting go of it
         if self._aside or not self._turn.acquire(blocking=False):
             return
         self._postponed = False
@@ -149,14 +152,11 @@ class Writer:
             self._fail(error)
         finally:
             self._turn.release()
-        self._leave_upkeep(jobs)
+        for host in dict.fromkeys(job.host for job in jobs):
+            if host.journal.upkeep_due:  # a snapshot, say, which takes long
+                self._work.put(partial(self._alone, host.tend))
         if self._arrived:
             asyncio.get_running_loop().call_soon(self._begin)
-
-    def _begin_aside(self) -> None:
-        if not self._aside:
-            self._aside = True
-            self._work.put(partial(self._carry_out_aside, self._taken()))
 
     def _come_back(self, answered: Answered) -> None:
         self._aside = False
@@ -164,42 +164,33 @@ class Writer:
         self._begin()
 
     def _taken(self) -> list[Job]:
-        """Everything that has arrived, up to the size of a group."""
-        count = 0
-        for number, job in enumerate(self._arrived, 1):
-            count += len(job.requests)
-            if count >= _LARGEST_GROUP:
-                taken, self._arrived = self._arrived[:number], self._arrived[number:]
-                return taken
-        taken, self._arrived = self._arrived, []
+        """Return all that has arrived, up to the size of a group."""
+        number = count = 0
+        while number < len(self._arrived) and count < _LARGEST_GROUP:
+            count += len(self._arrived[number].requests)
+            number += 1
+        taken, self._arrived = self._arrived[:number], self._arrived[number:]
         return taken
 
-    def _leave_upkeep(self, jobs: Sequence[Job]) -> None:
-        """Let the thread do what is due and takes long, such as snapshots."""
-        for host in {id(job.host): job.host for job in jobs}.values():
-            if host.journal.upkeep_due:
-                self._work.put(partial(self._alone, host.tend))
-
     def _hand_back(self, answered: Answered) -> None:
-        """Wake up all who wait."""
-        for jobs, answers in answered:
-            start = 0
-            for job in jobs:
-                end = start + len(job.requests)
-                if not job.future.done():
-                    job.future.set_result(answers[start:end])
-                start = end
-                self._count(job.rewards, -len(job.requests))
+        """Give the answers to all callers who still wait."""
+        for job, answers in answered:
+            if not job.future.done():
+                job.future.set_result(answers)
+            self._count(job.rewards, -len(job.requests))
 
-    # Wherever a group is carried out
+    # In the event loop or in the thread
 
     def _answered(self, jobs: Sequence[Job], *, tending: bool) -> Answered:
-        """The answers to each host's jobs, all of them committed."""
+        """Return the jobs of each host with their answers, all of them committed."""
         started = time.perf_counter()
-        answered: Answered = [
-            (own, host.process([request for job in own for request in job.requests], tending=tending))
-            for host, own in _by_host(jobs)
-        ]
+        by_host: defaultdict[Host, list[Job]] = defaultdict(list)
+        for job in jobs:
+            by_host[job.host].append(job)
+        answered: Answered = []
+        for host, own in by_host.items():
+            answers = iter(host.process([request for job in own for request in job.requests], tending=tending))
+            answered += [(job, list(islice(answers, len(job.requests)))) for job in own]
         self._usual += _WEIGHT * (time.perf_counter() - started - self._usual)
         return answered
 
@@ -209,7 +200,7 @@ class Writer:
         next_beat = time.monotonic() + BEAT
         try:
             while True:
-                if next_beat <= time.monotonic():  # however much else there is to do
+                if next_beat <= time.monotonic():  # even if there is much else to do
                     self._alone(self._beat)
                     next_beat = time.monotonic() + BEAT
                 try:
@@ -223,7 +214,7 @@ class Writer:
             self._fail(error)
 
     def _alone(self, work: Callable[[], object]) -> None:
-        """Work while no group is carried out."""
+        """Do this work while no group is carried out."""
         with self._turn:
             work()
         if self._postponed:
@@ -235,20 +226,12 @@ class Writer:
         self._in_loop(self._come_back, answered)
 
     def _in_loop(self, call: Callable[..., object], *arguments: object) -> None:
-        with suppress(RuntimeError):  # the loop has ended: whoever asked is gone, and may ask again
+        with suppress(RuntimeError):  # the loop has ended: the callers are gone, and may ask again
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(call, *arguments)
 
 
-def _by_host(jobs: Sequence[Job]) -> Iterable[tuple[Host, list[Job]]]:
-    """The jobs of each host, in the order in which they came."""
-    found: dict[int, tuple[Host, list[Job]]] = {}
-    for job in jobs:
-        found.setdefault(id(job.host), (job.host, []))[1].append(job)
-    return found.values()
-
-
 def end_process(log: JsonLog, error: BaseException, leave: Callable[[int], None] = os._exit) -> None:
-    """Say why, and be gone before anybody is answered: no handlers, no other threads, nothing more to the disk."""
+    """Log why, and end before any answer is sent: no handlers, no other threads, nothing more to the disk."""
     log.failure("the store failed, or a call was interrupted: ending without an answer", error)
     leave(EXIT_CODE)

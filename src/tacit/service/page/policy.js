@@ -11,6 +11,7 @@ export const MODES = {
   online: ["Online", "chooses arms and learns"],
   apprentice: ["Apprentice", "answers the first arm and learns from it"],
   off: ["Off", "refuses decisions, still takes rewards"],
+  deleted: ["Deleted", "only what is public is left; what was spent stays in the total"],
 };
 const FEW_ENTRIES = 20;
 const FEW_CHANGES = 3;

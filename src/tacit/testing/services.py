@@ -1,4 +1,4 @@
-"""A whole service in this process, call by call, under a clock that is set by hand: what the audit drives.
+"""A whole service in this process, call by call, under a clock that is set by hand; `tacit audit service` drives it.
 
 Calls go through the ASGI application, with keys, and come back as the bytes that a caller is sent.  Nothing runs by
 itself: beats, upkeep, crashes and restarts happen when they are asked for.  `InProcessService` is one process on a
@@ -62,7 +62,7 @@ class _Process:
         self.service = Service(self.deployment, self.keyring, writer, writer, log, options)
         self.app = App(self.service)
         self.randomness = self.policy.randomness
-        """Of the policy, when nobody watches it."""
+        """Of the policy, when it is not watched."""
 
     @property
     def policy(self) -> Policy:
@@ -156,7 +156,7 @@ class InProcessService:
         return [answer for answer in answers if isinstance(answer, bytes)]
 
     def _fail(self, error: BaseException) -> None:
-        """A group was interrupted: where a process of its own would end, nobody is answered."""
+        """A group was interrupted: where a process of its own would end, no caller is answered."""
         self._error = error
         for task in self._under_way:
             task.cancel()
@@ -269,7 +269,7 @@ class SharedInProcessService(InProcessService):
         return _SharedStore(self._folder / f"life {self._lives}", synchronous="OFF")
 
     def _enter(self, process: _Process) -> None:
-        """What a process draws while it replays the other's turns is left, and nobody watches that."""
+        """Bring a process to what the other has done; what it draws in that replay is not watched."""
         process.policy.randomness = process.randomness
         process.deployment.refresh()
         process.randomness = process.policy.randomness  # it may have begun anew from a snapshot
@@ -290,7 +290,7 @@ class SharedInProcessService(InProcessService):
         return [answers[number] for number in sorted(answers)]
 
     def look(self) -> dict[str, bytes]:
-        """Ask the first process, whatever the other has done."""
+        """Ask the first process, whichever has decided last."""
         self._enter(self._processes[0])
         return super().look()
 
