@@ -144,7 +144,7 @@ def test_names_and_configurations(store: FaultyStore) -> None:
     begun(store)
     with pytest.raises(JournalExists):
         begun(store)
-    name, config = described(store.journals()[0].config)
+    name, config, _ = described(store.journals()[0].config)
     assert (name, config["dim"]) == ("joint-linucb", DIM)
     for bad in (b"", b"{}", b"[]", b'{"policy": "x"}', b"\xff"):
         with pytest.raises(StoreDamaged, match="configuration that cannot be read"):

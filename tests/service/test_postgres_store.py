@@ -487,7 +487,7 @@ def test_one_of_two_makes_a_journal(both: tuple[PostgresStore, PostgresStore]) -
 def test_tables_of_an_earlier_version_are_migrated(postgres: Server, run: Callable[..., Any], database: str) -> None:
     filled(database).close()
     run(
-        "ALTER TABLE heads ADD COLUMN epoch bigint NOT NULL DEFAULT 5",
+        "ALTER TABLE heads ADD COLUMN epoch bigint NOT NULL DEFAULT 5, DROP COLUMN version",
         "CREATE UNLOGGED TABLE members (id text PRIMARY KEY)",
         "UPDATE meta SET value = '1' WHERE name = 'format'",
     )
@@ -496,6 +496,37 @@ def test_tables_of_an_earlier_version_are_migrated(postgres: Server, run: Callab
         with pytest.raises(StoreInUse, match="an earlier version"):
             PostgresStore(database)
     check_untouched(database)
+
+
+def test_a_process_ends_where_a_later_version_has_written(
+    both: tuple[PostgresStore, PostgresStore], run: Callable[..., Any]
+) -> None:
+    """It could not replay what the other one has logged, or would replay it to another state."""
+    first, second = both
+    append(first, "a", 3, Group([b"4"]))
+    run("UPDATE heads SET version = version + 1")
+    for look in (lambda: second.read("a", 3), lambda: append(first, "a", 4, Group([b"5"]))):
+        with pytest.raises(StoreTooNew, match="the log of 'a' has format 2"):
+            look()
+    run("UPDATE heads SET version = version - 1")
+    assert append(second, "a", 4, Group([b"5"])) == 5
+
+
+def test_nothing_is_notified(both: tuple[PostgresStore, PostgresStore], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A NOTIFY makes all commits of a database wait for each other."""
+    said: list[str] = []
+    for connection in (both[0]._turns, both[0]._connection):
+        usual = connection.execute
+
+        def execute(query: Any, *given: Any, usual: Any = usual, **named: Any) -> Any:
+            said.append(str(query).lower())
+            return usual(query, *given, **named)
+
+        monkeypatch.setattr(connection, "execute", execute)
+    append(both[0], "a", 3, Group([b"4"]))
+    both[0].change_settings({"s": b"t"})
+    assert len(said) > 3
+    assert not any("notify" in query for query in said)
 
 
 # who may have it

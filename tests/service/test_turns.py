@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
 
+from tacit.errors import StoreMoved
 from tacit.policies.log import Decided, LogEntry, Released, Rewarded
+from tacit.service.backup import adopt_store
 from tacit.service.deployment import Deployment, Served
 from tacit.service.events import EVENTS
 from tacit.service.host import Answer, Decide, Refusal, Reward
@@ -188,6 +190,44 @@ def test_a_policy_made_elsewhere_is_found(database: str) -> None:
         several.deployments[0].refresh("q")
         assert several.deployments[0].get("q").host.published.mode == "online"
         assert [change.number for change in several.deployments[0].get("q").host.published.modes] == [1, 2]
+
+
+def test_a_policy_that_one_process_deletes_is_deleted_for_all(database: str) -> None:
+    with closing(Processes(database)) as several:
+        for number in range(20):
+            several.decide(number % 2, f"event {number}")
+        before = several[1].host.published
+        several[0].host.delete()
+        assert several.reward(1, "event 3", 1.0) is Refusal.UNKNOWN_EVENT
+        assert several.decide(1, "another") is Refusal.DELETED
+        for process in range(2):
+            seen = several[process].host.published
+            assert (seen.mode, seen.releases, seen.estimate) == ("deleted", before.releases, before.estimate)
+        assert several.log() == []
+        assert several.deployments[1].store.scan("p", EVENTS, 0, 9) == []
+
+
+def test_a_standby_that_was_promoted_is_adopted(postgres: Any, database: str) -> None:
+    """It goes on in a timeline of its own, from what is public."""
+    from tacit.service.postgres_store import PostgresStore
+
+    with closing(Processes(database)) as several:
+        for number in range(20):
+            several.decide(number % 2, f"event {number}")
+        several.deployments[0].refresh()
+        before = several[0].host.published
+    with postgres.connected(database) as server:
+        server.execute(
+            "UPDATE tacit.meta SET value = replace(value, 'timeline 0', 'timeline 7') WHERE name = 'identity'"
+        )
+    with pytest.raises(StoreMoved, match="`tacit adopt` lets this one take over"):
+        PostgresStore(database)
+    with closing(PostgresStore(database, moved_too=True)) as store:
+        adopt_store(store)
+    with closing(PostgresStore(database)) as store:
+        assert (store.scan("p", EVENTS, 0, 9), list(store.read("p").entries)) == ([], [])
+        seen = Deployment(store).get("p").host.published
+        assert (seen.decisions, seen.estimate, seen.history) == (before.decisions, before.estimate, before.history)
 
 
 def test_the_clock_goes_on_from_what_others_have_written(database: str) -> None:

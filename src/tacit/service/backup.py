@@ -32,14 +32,7 @@ from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import policy_class
 from tacit.policies.state import Snapshot
 from tacit.service.events import HASH_KEY, Progress
-from tacit.service.journal import (
-    KEYS,
-    UNFINISHED,
-    PolicyJournal,
-    create_journal,
-    extra_of,
-    public_part,
-)
+from tacit.service.journal import KEYS, UNFINISHED, PolicyJournal, create_journal, described, public_part
 from tacit.service.lives import LIVES, cost_of_lives, lives_of
 from tacit.service.packing import Array, pack, unpack
 from tacit.service.published import MODE_CHANGES, RELEASES, ModeChange, Point
@@ -81,7 +74,7 @@ class Kept:
     @property
     def counts_users(self) -> bool:
         """Whether its epsilon is that of a person whose decisions are counted."""
-        return Terms.given(self.extra.get(TERMS, {})).user_level
+        return Terms(**self.extra.get(TERMS, {})).user_level
 
     def cost(self, lives: int) -> str:
         """What a person may lose in so many lives."""
@@ -196,7 +189,7 @@ def _kept(store: Store, name: str, config: bytes, snapshot: Snapshot, note: byte
     modes, releases = ([row for row in store.rows(name, table) if row.position <= last] for table, last in tables)
     return Kept(
         snapshot,
-        extra_of(config),
+        described(config)[-1],
         progress,
         users,
         tuple(ModeChange.from_row(row) for row in modes),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import threading
 import time
@@ -106,9 +105,7 @@ class Deployment:
             served = self.policies.get(name) or self._serve(name, self._clock())
             if not new and not self._is(served, policy, arguments, terms):
                 raise JournalExists(f"policy {name!r} exists with another configuration, which never changes")
-            if not new and served.host.published.mode == DELETED:
-                raise _deleted(name)
-            if not new and "mode" in body:
+            if not new and ("mode" in body or served.host.published.mode == DELETED):
                 self._switch(served, mode)
             return served, new
 
@@ -120,7 +117,7 @@ class Deployment:
 
     def _switch(self, served: Served, mode: Mode) -> None:
         if Refusal.DELETED in served.host.process([SetMode(mode)]):
-            raise _deleted(served.name)
+            raise JournalExists(f"policy {served.name!r} was deleted, and its name is not used again")
 
     def delete(self, name: str) -> Served:
         """Erase all of a policy but what is public; its ledger stays in the total, and its name is not used again."""
@@ -184,9 +181,9 @@ class Deployment:
         Its clock goes on from ``started``: however long it takes to find its state again is time in which it is up.
         """
         journal = PolicyJournal(self.store, name)
-        policy, config = described(journal.config)
+        policy, config, extra = described(journal.config)
         try:
-            terms = Terms.given(json.loads(journal.config).get(TERMS, {}))
+            terms = Terms(**extra.get(TERMS, {}))
         except (TypeError, ValueError) as error:
             raise StoreDamaged(f"the terms of {name!r} cannot be read: {error}") from error
         host = Host(self.store, journal, terms, self._hashes, self._clock, self._wall, started)
@@ -214,10 +211,6 @@ class Deployment:
                     served.host.close()
             finally:
                 self.store.close()
-
-
-def _deleted(name: str) -> JournalExists:
-    return JournalExists(f"policy {name!r} was deleted, and its name is not used again: choose another one")
 
 
 def _hash_key(store: Store) -> bytes:

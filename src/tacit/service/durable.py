@@ -15,13 +15,7 @@ from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import policy_class
 from tacit.service.backup import Kept, packed_backup, write_new
-from tacit.service.journal import (
-    SNAPSHOT_EVERY,
-    PolicyJournal,
-    described,
-    extra_of,
-    refuse_unfinished,
-)
+from tacit.service.journal import SNAPSHOT_EVERY, PolicyJournal, described, refuse_unfinished
 from tacit.service.sqlite_store import SQLiteStore
 from tacit.service.store import Journal, Store
 from tacit.service.terms import TERMS
@@ -251,7 +245,7 @@ class DurablePolicy:
 
 def _refuse_uncounted(kept: Journal) -> None:
     """Refuse a policy of a service that counts users: decisions made here name none, and would not be counted."""
-    if extra_of(kept.config).get(TERMS, {}).get("user_level"):
+    if described(kept.config)[-1].get(TERMS, {}).get("user_level"):
         raise InvalidInput(
             f"policy {kept.name!r} counts its users (user_level), which tacit.open_policy does not know: use it "
             "through tacit serve"
@@ -260,7 +254,7 @@ def _refuse_uncounted(kept: Journal) -> None:
 
 def _compare(kept: Journal, policy: str, arguments: dict[str, Any]) -> None:
     """Refuse arguments that are not those of the policy that there is."""
-    found, config = described(kept.config)
+    found, config, _ = described(kept.config)
     asked = policy_class(policy).configured(arguments).to_json()
     if policy != found:
         what = f"is {found}, not {policy}"

@@ -297,7 +297,7 @@ class Host:
         decision = self.journal.policy.select_admitted(arms)
         if self.journal.released_in_group > released:
             self._record(self.journal.released_in_group - released)
-        counts = self._users is None or self._users.counts(request.user, self.journal.group)
+        counts = self._users is None or request.user is None or self._users.counts(request.user, self.journal.group)
         if not counts:
             self.journal.policy.abandon(decision)
         due = now + self.terms.reward_wait

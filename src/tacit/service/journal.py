@@ -246,7 +246,8 @@ def create_journal(
     if not _NAMES.fullmatch(name):
         raise InvalidInput(f"name must be 1 to 64 letters, digits, dots, dashes or underscores, not {name!r}")
     _refuse_what_nobody_may_serve(policy)
-    store.create(name, _config(policy, extra or {}), pack_snapshot(policy.snapshot()), note, rows)
+    whole = {"policy": policy.name, "config": policy.config.to_json(), "version": __version__, **(extra or {})}
+    store.create(name, json.dumps(whole, sort_keys=True).encode(), pack_snapshot(policy.snapshot()), note, rows)
 
 
 def public_part(policy: Policy) -> Policy:
@@ -256,30 +257,20 @@ def public_part(policy: Policy) -> Policy:
     return type(policy)(policy.config)
 
 
-def _config(policy: Policy, extra: Mapping[str, Any]) -> bytes:
-    whole = {"policy": policy.name, "config": policy.config.to_json(), "version": __version__, **extra}
-    return json.dumps(whole, sort_keys=True).encode()
-
-
 def refuse_unfinished(store: Store) -> None:
     """Refuse a store that a restore was interrupted in: users would count anew."""
     if store.settings(UNFINISHED):
         raise StoreDamaged("a restore into this store was interrupted: remove its folder, and restore the backup again")
 
 
-def described(config: bytes) -> tuple[str, dict[str, Any]]:
-    """Name and configuration of the policy of a journal."""
+def described(config: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Name and configuration of the policy of a journal, and what is kept with them."""
     try:
         found = json.loads(config)
-        return str(found["policy"]), dict(found["config"])
-    except (ValueError, KeyError, TypeError) as error:
+        policy, own, _ = str(found.pop("policy")), dict(found.pop("config")), found.pop("version", None)
+        return policy, own, found
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreDamaged(f"a journal has a configuration that cannot be read: {error!r}") from error
-
-
-def extra_of(config: bytes) -> dict[str, Any]:
-    """What is kept with the policy's configuration in a journal."""
-    described(config)
-    return {name: value for name, value in json.loads(config).items() if name not in ("policy", "config", "version")}
 
 
 def _refuse_what_nobody_may_serve(policy: Policy) -> None:

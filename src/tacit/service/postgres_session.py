@@ -21,11 +21,15 @@ TABLES: Final = (
     'CREATE TABLE journals (id bigserial PRIMARY KEY, name text COLLATE "C" NOT NULL UNIQUE, config bytea NOT NULL)',
     # what changes with every group, with room for new versions beside the old ones
     "CREATE TABLE heads (journal bigint PRIMARY KEY REFERENCES journals, seq bigint NOT NULL,"
-    " snapshot_seq bigint NOT NULL, generation bigint NOT NULL, note bytea NOT NULL) WITH (fillfactor = 20)",
+    " snapshot_seq bigint NOT NULL, generation bigint NOT NULL, note bytea NOT NULL,"
+    " version integer NOT NULL DEFAULT 1) WITH (fillfactor = 20)",
     'CREATE TABLE settings (name text COLLATE "C" PRIMARY KEY, value bytea NOT NULL)',
 )
 
-FROM_FORMAT_1: Final = ("ALTER TABLE heads DROP COLUMN epoch", "DROP TABLE IF EXISTS members")
+FROM_FORMAT_1: Final = (
+    "ALTER TABLE heads DROP COLUMN epoch, ADD COLUMN version integer NOT NULL DEFAULT 1",
+    "DROP TABLE IF EXISTS members",
+)
 """Before 0.3 a journal counted its owners, by epochs, and processes said in a table that they were there."""
 OLDEST_SERVER: Final = 14
 PAUSE: Final = 2.0

@@ -20,7 +20,7 @@ from tacit.service.store import NOTHING, Behind, Entries, Group, GuardedStore, J
 
 _MOST_BEHIND: Final = 1_000
 """Entries of others that are read, and replayed, under the lock; more of them are read before it is taken."""
-_HEADS = "SELECT journal, generation, name, config, note, seq, snapshot_seq FROM journals JOIN heads ON journal = id"
+_HEAD = "SELECT version, id, generation, name, config, note, seq, snapshot_seq FROM journals JOIN heads ON journal = id"
 _Result = TypeVar("_Result")
 
 
@@ -75,7 +75,7 @@ class PostgresStore(GuardedStore):
 
     def journals(self) -> list[Journal]:
         with self._reading():
-            return [Journal(*stored).unsealed() for _, _, *stored in self._rows(f"{_HEADS} ORDER BY name")]
+            return [Journal(*stored).unsealed() for _, _, _, *stored in self._rows(f"{_HEAD} ORDER BY name")]
 
     def create(self, name: str, config: bytes, snapshot: bytes, note: bytes = b"", rows: Group | None = None) -> None:
         add = "INSERT INTO journals (name, config) VALUES (%s, %b) ON CONFLICT DO NOTHING RETURNING id"
@@ -140,7 +140,8 @@ class PostgresStore(GuardedStore):
 
         tables, found = self._on_tables(name, lock)
         found.nextset()
-        ((seq, snapshot_seq, note),) = found.fetchall()
+        ((version, seq, snapshot_seq, note),) = found.fetchall()
+        self._check_version(name, version)
         if after < snapshot_seq or seq - after > _MOST_BEHIND:
             raise Behind
         found.nextset()
@@ -283,7 +284,8 @@ class PostgresStore(GuardedStore):
     def _head(self, name: str) -> tuple[Generation, Journal]:
         """A journal and its tables: a snapshot replaces both together."""
         with self._reading():
-            found = self._rows(f"{_HEADS} WHERE name = %s", (name,)) or self._unknown(name)
-        number, generation, *stored = found[0]
+            found = self._rows(f"{_HEAD} WHERE name = %s", (name,)) or self._unknown(name)
+        version, number, generation, *stored = found[0]
+        self._check_version(name, version)
         tables = self._generations[name] = Generation(number, generation)
         return tables, Journal(*stored).unsealed()

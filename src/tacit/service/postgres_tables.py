@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tacit.service.store import CHUNK, Group, Swap
+from tacit.service.store import CHUNK, REPLAY, Group, Swap
 
 Values = Sequence[Any] | Mapping[str, Any]
 """Parameters of a statement."""
@@ -26,7 +26,7 @@ class Generation:
         self.journal, self.generation = journal, generation
         self._log = log = f"log_{journal:d}_{generation:d}"
         self._rows = f"rows_{journal:d}_{generation:d}"
-        self.lock = f"SELECT seq, snapshot_seq, note FROM heads WHERE journal = {journal:d} FOR NO KEY UPDATE"
+        self.lock = f"SELECT version, seq, snapshot_seq, note FROM heads WHERE journal = {journal:d} FOR NO KEY UPDATE"
         self.begin = f"INSERT INTO {log} VALUES (%s, %b)"
         snapshot = f"SELECT entry FROM {log} WHERE seq = %(seq)s"
         self.start = f"SELECT ({snapshot}), min(seq), max(seq) FROM {log} WHERE seq > %(seq)s"
@@ -49,7 +49,8 @@ class Generation:
         Parts of a statement do not see each other, and what is put is therefore not deleted before.
         """
         compared = "WHERE journal = %(journal)s AND seq = %(seq)s RETURNING journal"
-        parts = [f"head AS (UPDATE heads SET seq = seq + %(count)s, note = coalesce(%(note)b, note) {compared})"]
+        changed = f"seq = seq + %(count)s, note = coalesce(%(note)b, note), version = {REPLAY}"
+        parts = [f"head AS (UPDATE heads SET {changed} {compared})"]
         values = {"journal": self.journal, "seq": seq, "count": len(group.entries), "note": group.sealed_note(name)}
         if group.entries:
             new = "unnest(%(numbers)b::bigint[], %(entries)b::bytea[]) new (number, entry)"

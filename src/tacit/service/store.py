@@ -34,6 +34,8 @@ from tacit.service.packing import damaged, place_of, seal, unseal
 
 CHUNK: Final = 1_000
 """Entries or rows that are read at a time."""
+REPLAY: Final = 1
+"""Version of log entries and of their replay; a process ends where a later version has written to a journal."""
 NOTHING: Final = -1
 """In place of the number of an entry: not even the first snapshot is known."""
 Entries = Sequence[tuple[int, bytes]]
@@ -326,6 +328,10 @@ class GuardedStore(Store):
 
     def _unknown(self, name: str) -> NoReturn:
         raise errors.UnknownJournal(f"{self._where} has no journal {name!r}")
+
+    def _check_version(self, name: str, version: int) -> None:
+        """Refuse a journal that a later version has written to."""
+        check_format(f"the log of {name!r}", version, REPLAY)
 
     def _lost(self, name: str, seq: int) -> NoReturn:
         """Refuse a change whose compare-and-set found nothing to change."""

@@ -3,7 +3,7 @@ for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal, get_args
 
@@ -59,15 +59,7 @@ class Terms:
     @classmethod
     def taken_from(cls, arguments: dict[str, Any]) -> Terms:
         """The terms among the arguments of a policy, which are taken out of them."""
-        return cls.given({name: arguments.pop(name) for name in TERM_NAMES if name in arguments})
-
-    @classmethod
-    def given(cls, values: Mapping[str, Any]) -> Terms:
-        """The terms with these fields."""
-        return cls(**values)
-
-
-TERM_NAMES: Final = tuple(field.name for field in fields(Terms))
+        return cls(**{field.name: arguments.pop(field.name) for field in fields(cls) if field.name in arguments})
 
 
 def checked_mode(mode: object, known_modes: Sequence[Mode] = MODES) -> Mode:

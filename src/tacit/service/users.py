@@ -32,10 +32,8 @@ class UserCounts:
         """Read the counters of the users of a group, at once."""
         self._rows = self._store.find(self._journal, USERS, users)
 
-    def counts(self, user: bytes | None, group: Group) -> bool:
+    def counts(self, user: bytes, group: Group) -> bool:
         """Whether a decision of this user counts; counts it if so, with the group."""
-        if user is None:
-            return True
         row = self._rows.get(user)
         so_far = 0 if row is None else _count(row)
         if so_far >= self.most:

@@ -41,7 +41,8 @@ async def put_policy(service: Service, request: Request) -> Response:
     async with _alone(service):
         await service.see()
         _check_count(service, name)
-        before = _last_change(service.deployment.policies.get(name))
+        known = service.deployment.policies.get(name)
+        before = known.host.published.modes if known is not None else ()
         try:
             served, new = await service.aside(service.deployment.put, name, body)
         except (InvalidInput, StoreError):
@@ -66,7 +67,7 @@ async def delete_policy(service: Service, request: Request) -> Response:
 async def _switched(service: Service, request: Request, change: Callable[[str], Served]) -> Response:
     name = request.path_params["name"]
     async with _alone(service):
-        before = _last_change(await service.newest(name))
+        before = (await service.newest(name)).host.published.modes
         served = await service.aside(change, name)
         _log_mode(service, served, before)
     return answer(document(served))
@@ -78,17 +79,11 @@ async def backup(service: Service, request: Request) -> Response:
     return Response(await service.aside(service.deployment.backup, keys=keys), 200, COMMON, BINARY)
 
 
-def _log_mode(service: Service, served: Served, before: ModeChange | None) -> None:
+def _log_mode(service: Service, served: Served, before: tuple[ModeChange, ...]) -> None:
     """Log the newest change of a policy's mode, unless it is the one from before."""
-    last = _last_change(served)
-    if last is not None and last != before:
-        service.log.say("mode", policy=served.name, number=last.number, mode=last.mode, decisions=last.decisions)
-
-
-def _last_change(served: Served | None) -> ModeChange | None:
-    """Return the newest change of a policy's mode; None where there was none."""
-    modes = () if served is None else served.host.published.modes
-    return modes[-1] if modes else None
+    for last in served.host.published.modes[-1:]:
+        if last not in before[-1:]:
+            service.log.say("mode", policy=served.name, number=last.number, mode=last.mode, decisions=last.decisions)
 
 
 @asynccontextmanager
