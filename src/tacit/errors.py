@@ -17,7 +17,7 @@
         StoreError                   something about a durable store
             StoreInUse               another process works on the store (also OneLife)
             StoreMoved               the store is a copy, or was moved to another machine (also OneLife)
-            JournalLost              another owner has claimed the journal meanwhile (also OneLife)
+            JournalLost              another process has appended to the journal meanwhile (also OneLife)
             StoreDamaged             the store does not hold what it should (also CorruptState)
             StoreTooNew              the store was written by a later version
             StoreFailed              a write failed part of the way
@@ -102,7 +102,7 @@ class StoreMoved(StoreError, OneLife):  # noqa: N818
 
 
 class JournalLost(StoreError, OneLife):  # noqa: N818
-    """Another owner has claimed the journal meanwhile; nothing was changed, and this one must not go on."""
+    """Another process has appended to the journal meanwhile; nothing was changed, and this one must not go on."""
 
 
 class StoreDamaged(StoreError, CorruptState):  # noqa: N818
