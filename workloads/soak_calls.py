@@ -71,8 +71,8 @@ class Heard:
 class Calls:
     """Requests that keep to a number a second together."""
 
-    def __init__(self, port: int, key: str, rate: float) -> None:
-        self.heard, self.port = Heard(), port
+    def __init__(self, ports: Sequence[int], key: str, rate: float) -> None:
+        self.heard, self.ports = Heard(), ports
         self._key, self._rate, self._slot = key, rate, time.perf_counter()
 
     async def ask(
@@ -106,7 +106,7 @@ class Calls:
 
     async def watch(self) -> None:
         """Hold a live stream open and count what it says."""
-        reader, writer = await asyncio.open_connection(HOST, self.port)
+        reader, writer = await asyncio.open_connection(HOST, self.ports[-1])
         try:
             writer.write(request("GET", "/v1/live", self._key, b""))
             self.heard.expect(b" 200 " in await reader.readline(), "the live stream was refused")

@@ -88,14 +88,14 @@ class Traffic:
         end = time.perf_counter() + seconds
         live = asyncio.create_task(self._calls.watch())
         try:
-            await asyncio.gather(*(self._caller(end) for _ in range(callers)))
+            await asyncio.gather(*(self._caller(end, number) for number in range(callers)))
             self.heard.expect(not live.done(), "the live stream has ended")
         finally:
             live.cancel()
             await asyncio.gather(live, return_exceptions=True)
 
-    async def _caller(self, end: float) -> None:
-        connection = await connect(self._calls.port)
+    async def _caller(self, end: float, number: int) -> None:
+        connection = await connect(self._calls.ports[number % len(self._calls.ports)])
         stories = list(_STORIES)
         weights = [_STORIES[story] for story in stories]
         while (now := time.perf_counter()) < end:

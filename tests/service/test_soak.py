@@ -183,7 +183,7 @@ def test_counts_that_differ_are_found(
     decisions: int, requests: int, right: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard = Heard(Counter({(DECISIONS, 201): 14, ("-", 200): 5}), Counter(dict.fromkeys(BODIES, 7)))
-    found = soak._counted(_served(monkeypatch, decisions, requests), heard)
+    found = soak._counted([_served(monkeypatch, decisions, requests)], "key", heard)
     assert [finding.right for finding in found] == right
 
 
@@ -203,9 +203,9 @@ def test_a_service_that_dies_ends_the_soak_with_its_words(
 ) -> None:
     usual = soak.sampled
 
-    def killed(pid: int, folder: Path, heard: Heard, seconds: float) -> Sample:
-        found = usual(pid, folder, heard, seconds)
-        os.kill(pid, signal.SIGKILL)
+    def killed(pids: list[int], store: int, heard: Heard, seconds: float) -> Sample:
+        found = usual(pids, store, heard, seconds)
+        os.kill(pids[0], signal.SIGKILL)
         return found
 
     monkeypatch.setattr(soak, "sampled", killed)
