@@ -7,7 +7,10 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
+
+from tacit.service.http.options import Options
 
 GUIDE = Path(__file__).parent.parent.parent / "docs" / "guides" / "serve.md"
 
@@ -33,3 +36,10 @@ def test_the_tour_with_curl(tmp_path: Path) -> None:
     assert [entry["status"] for entry in batch["decisions"]] == [201, 422]
     assert privacy["target_epsilon"] == 1.0
     assert policy["decisions"] == 2
+
+
+def test_the_guide_lists_all_options_with_their_defaults() -> None:
+    section = GUIDE.read_text().partition("### All options")[2].partition("\n## ")[0]
+    listed = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+) \|$", section, flags=re.MULTILINE)
+    expected = [(each.name, json.dumps(each.default), each.metadata["about"]) for each in fields(Options)]
+    assert listed == expected
