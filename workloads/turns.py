@@ -38,6 +38,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import psycopg
 
 from tacit.errors import StoreFailed
 from tacit.policies.log import Abandoned, Decided, Released, Rewarded
@@ -107,7 +108,7 @@ def play(url: str, prefix: str, mutant: str | None) -> None:
     deployment, rng = Deployment(store), random.Random(prefix)
     orders: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(orders,), daemon=True).start()
-    _say(ready=True)
+    _say(session=store._turns.info.backend_pid)
     number = 0
     try:
         while True:
@@ -209,6 +210,8 @@ class Player:
         command += ["--mutant", mutant] if mutant else []
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.prefix, self.ready, self.decisions = prefix, threading.Event(), dict[str, int]()
+        self.session = 0
+        """Of its turns: the number of the server's process."""
         self.wrong: list[str] = []
         self._reader = threading.Thread(target=self._read, args=(record,), daemon=True)
         self._reader.start()
@@ -219,6 +222,7 @@ class Player:
             if not line.endswith("\n"):
                 return  # torn by a kill
             said = json.loads(line)
+            self.session = said.get("session", self.session)
             self.ready.set()
             before, now = self.decisions.get(said.get("policy", ""), 0), said.get("decisions", math.inf)
             if now < before:
@@ -271,7 +275,7 @@ def campaign(url: str, kills: int, seed: int = 1, mutant: str | None = None) -> 
         for number in range(1, kills + 1):
             place, way = rng.choice(list(players)), WAYS[number % len(WAYS)]
             time.sleep(rng.uniform(0.02, 0.3))
-            _kill(players[place], way, record, [each for each in players.values() if each is not players[place]])
+            _kill(url, players[place], way, record, [each for each in players.values() if each is not players[place]])
             ended.append(players[place])
             players[place] = Player(url, f"{place}{number}", mutant, record)
             assert players[place].ready.wait(_PATIENCE), "a process has not begun"
@@ -284,7 +288,7 @@ def campaign(url: str, kills: int, seed: int = 1, mutant: str | None = None) -> 
     return record
 
 
-def _kill(player: Player, way: str, record: Record, others: list[Player]) -> None:
+def _kill(url: str, player: Player, way: str, record: Record, others: list[Player]) -> None:
     """End a process in this way, and wait until the others have been answered again."""
     begun = time.monotonic()
     if way == "any":
@@ -295,8 +299,12 @@ def _kill(player: Player, way: str, record: Record, others: list[Player]) -> Non
         while not _stopped(player.process):
             time.sleep(0.001)
         stopped = time.monotonic()
-        while not any(at > stopped + 0.5 for at in record.heard[-1:]):  # the server has ended its session
-            assert time.monotonic() < stopped + _PATIENCE, "the others stand still"
+        while _has_session(url, player.session):
+            assert time.monotonic() < stopped + _PATIENCE, "a process that is paused with the lock keeps its session"
+            time.sleep(0.01)
+        ended, before = time.monotonic(), len(record.heard)
+        while len(record.heard) == before:
+            assert time.monotonic() < ended + _PATIENCE, "the others stand still"
             assert any(each.process.poll() is None for each in others), "the others ended by themselves"
             time.sleep(0.01)
         player.process.send_signal(signal.SIGCONT)
@@ -306,6 +314,13 @@ def _kill(player: Player, way: str, record: Record, others: list[Player]) -> Non
     heard = [begun, *(at for at in list(record.heard) if at > begun), time.monotonic()]
     record.stalls[way] = max(record.stalls.get(way, 0.0), *(np.diff(heard)))
     record.kills[way] += 1
+
+
+def _has_session(url: str, session: int) -> bool:
+    """Whether the server has not ended this session."""
+    with psycopg.connect(url) as connection:
+        found = connection.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", (session,))
+        return found.fetchone() is not None
 
 
 def _stopped(process: subprocess.Popen[str]) -> bool:

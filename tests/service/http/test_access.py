@@ -138,10 +138,15 @@ def ask(client: httpx.Client, operation: Operation, name: str) -> tuple[int, dic
 @pytest.mark.parametrize("operation", GUARDED, ids=_named)
 def test_a_bound_key_never_learns_of_other_policies(running: Running, bound: Bound, operation: Operation) -> None:
     """Of every route: a policy that there is and one that there is not are answered alike, and lists have its own."""
+    deletes = (operation.method, operation.path) == ("DELETE", "/v1/policies/{name}")
     for scope in SCOPES:
+        name = f"bound-gone-{scope}" if deletes else bound.own
+        if deletes:
+            with running.client() as admin:
+                assert admin.put(f"/v1/policies/{name}", json=STREAM).status_code in (200, 201)
         with running.client(bound.keys[scope]) as holder:
-            found, missing = (ask(holder, operation, name) for name in (bound.hidden, "no-such"))
-            status, _, own = ask(holder, operation, bound.own)
+            found, missing = (ask(holder, operation, other) for other in (bound.hidden, "no-such"))
+            status, _, own = ask(holder, operation, name)
         if scope not in (operation.scope, "admin"):
             assert found[0] == missing[0] == status == 403
         elif "{name}" in operation.path:
@@ -180,7 +185,7 @@ def test_a_name_in_disguise_is_hidden_too(running: Running, bound: Bound, path: 
 def test_only_keys_and_totals_are_beyond_a_bound_key() -> None:
     whole = {(operation.method, operation.path) for operation in OPERATIONS if operation.whole}
     keys = {("GET", "/v1/keys"), ("POST", "/v1/keys"), ("DELETE", "/v1/keys/{key_name}")}
-    assert whole == keys | {("GET", "/v1/privacy")}
+    assert whole == keys | {("GET", "/v1/privacy"), ("GET", "/v1/backup")}
 
 
 def test_a_bound_admin_makes_policies_under_its_names_alone(running: Running, bound: Bound) -> None:

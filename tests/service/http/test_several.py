@@ -53,7 +53,7 @@ def _check_policy(path: str, here: httpx.Client, there: httpx.Client) -> None:
         problem(client.post(f"{path}/decisions", json={"contexts": []}), 422, "invalid")
         problem(client.get("/v1/policies/no-such"), 404, "unknown-policy")
         problem(client.post("/v1/policies/no-such/decisions", json={"contexts": TWO}), 404, "unknown-policy")
-        problem(client.delete(path), 405, "method")
+        problem(client.delete(f"{path}/mode"), 405, "method")
         problem(client.get(path, headers={"Authorization": "Bearer no"}), 401, "key")
         problem(client.put("/v1/policies/no-such/mode", json={"mode": "off"}), 404, "unknown-policy")
         assert client.put(f"{path}/mode", json={"mode": "off"}).json()["mode"] == "off"
