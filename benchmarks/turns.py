@@ -136,7 +136,7 @@ async def _pairs(asked: Asked, connections: int, seconds: float) -> int:
 
 
 async def _status(reader: asyncio.StreamReader) -> int:
-    """Of an answer, all of which is read."""
+    """Read an answer to its end and return its status."""
     head = await reader.readuntil(b"\r\n\r\n")
     start = head.index(b"content-length: ") + 16
     await reader.readexactly(int(head[start : head.index(b"\r\n", start)]))

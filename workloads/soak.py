@@ -42,7 +42,6 @@ from workloads.load.servers import TacitServer
 from workloads.soak_calls import Calls, Heard
 from workloads.soak_traffic import BODIES, Traffic, Waits
 from workloads.soak_verdict import Finding, Sample, draw, table, verdict
-from workloads.turns import own_server
 
 WAITS: Final = Waits(reward=20.0, memory=30.0)
 _COUNTED: Final = re.compile(r'^(tacit_\w+_requests)_total\{route="([^"]+)",status="(\d+)"\} ([\d.e+]+)$', re.MULTILINE)
@@ -78,7 +77,11 @@ class Report:
 def soak(folder: Path, plan: Plan, on_sample: Callable[[Sample], None] = lambda sample: None) -> Report:
     """Run the service under load, stop it, start it again, and look at everything."""
     with ExitStack() as ends:
-        database = None if plan.processes == 1 else ends.enter_context(own_server())
+        database = None
+        if plan.processes > 1:
+            from workloads.turns import own_server
+
+            database = ends.enter_context(own_server())
         return _soaked(folder, plan, database, on_sample)
 
 

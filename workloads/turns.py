@@ -210,7 +210,7 @@ class Player:
         theirs.close()
         self.prefix, self.ready, self.decisions = prefix, threading.Event(), dict[str, int]()
         self.session = 0
-        """Of its turns: the number of the server's process."""
+        """The server's process for its turns, by number."""
         self.wrong: list[str] = []
         self._reader = threading.Thread(target=self._read, args=(record,), daemon=True)
         self._reader.start()
@@ -299,6 +299,7 @@ def _kill(url: str, player: Player, way: str, record: Record, others: list[Playe
         player.order(signal.SIGKILL if way == "turn" else signal.SIGSTOP)
     if way == "sleep":
         while not _stopped(player):
+            assert time.monotonic() < begun + _PATIENCE, "a process takes no turn"
             time.sleep(0.001)
         stopped = time.monotonic()
         while _has_session(url, player.session):

@@ -135,6 +135,7 @@ def test_a_copy_is_adopted_on_purpose(tmp_path: Path) -> None:
     (tmp_path / "copy").mkdir(mode=0o700)
     for part in (tmp_path / "data").iterdir():
         shutil.copy(part, tmp_path / "copy" / part.name)
+    assert "is the original already" in " ".join(tacit("adopt", str(tmp_path / "data"), code=2).output.split())
     assert "tacit adopt" in " ".join(tacit("keys", "list", "--data", str(tmp_path / "copy"), code=2).output.split())
     assert "the original now" in tacit("adopt", str(tmp_path / "copy")).output
     adopted = Running(tmp_path / "copy")

@@ -408,15 +408,16 @@ class StoreMachine(RuleBasedStateMachine):
             assert done == ({key} if same and key in model.tables[table] else set())
             model.tables[table] |= {key: old._replace(value=value) for key in done}
 
-    @rule(name=NAMES, snapshot=VALUES, note=st.none() | VALUES, last=st.none() | st.integers(0, 9))
-    def compact(self, name: str, snapshot: bytes, note: bytes | None, last: int | None) -> None:
+    @rule(name=NAMES, snapshot=VALUES, added=st.lists(VALUES, max_size=2), last=st.none() | st.integers(0, 9))
+    def compact(self, name: str, snapshot: bytes, added: list[bytes], last: int | None) -> None:
         model = self.models.get(name)
         if model is not None:
             table = next(iter(model.tables))
-            group = Group(forget={} if last is None else {table: last}, note=note)
+            note = None if last is None else snapshot
+            group = Group(added, forget={} if last is None else {table: last}, note=note)
             compact(self.store, name, model.seq, snapshot, group)
-            model.snapshot, model.snapshot_seq, model.entries = snapshot, model.seq, []
             model.take(group)
+            model.snapshot, model.snapshot_seq, model.entries = snapshot, model.seq, []
 
     @precondition(lambda self: self.models)
     @rule()

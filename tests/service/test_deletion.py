@@ -19,6 +19,7 @@ from tacit.service.events import EVENTS, INBOX
 from tacit.service.host import Refusal, SetMode
 from tacit.service.published import Published
 from tacit.service.sqlite_store import SQLiteStore
+from tacit.service.store import Group, Row
 from tacit.service.users import USERS
 from tests.service.hosting import Bench
 from tests.service.parts import body, quick_store
@@ -117,7 +118,39 @@ def test_another_process_finds_that_a_policy_was_deleted(tmp_path: Path) -> None
     assert bench.reward("event 29", 1.0) is Refusal.UNKNOWN_EVENT
     assert bench.decide("another") is Refusal.DELETED
     assert bench.host.published.mode == "deleted"
+    for process in range(2):  # what a process has in memory is not written back when it stops
+        bench.switch(process)
+        policy = bench.host.journal.policy
+        secret = flatten(policy.state).keys() - state.public_part(policy.state).keys()
+        assert not any(flatten(policy.state)[path].any() for path in secret)
+        assert policy._pending.to_arrays()["memos"].size == 0
+        bench.host.close()
+    bench.crash()
+    assert bench.host.journal.policy._pending.to_arrays()["memos"].size == 0
+    assert bench.host.published.mode == "deleted"
     bench.close()
+
+
+def test_a_reward_without_its_event_is_dropped(tmp_path: Path) -> None:
+    """It may come while a policy is deleted, and must not stop what follows."""
+    bench = lived(tmp_path, hold=False)
+    with bench.store.turn("p", bench.host.journal.seq):
+        stray = Row(b"stray", 1, bytes(8))
+        bench.store.append("p", bench.host.journal.seq, Group(rows={INBOX: {stray.key: stray}}))
+    bench.arm("another")
+    assert bench.store.find("p", INBOX, [b"stray"]) == {}
+    bench.close()
+
+
+def test_a_backup_has_private_policies_alone(tmp_path: Path) -> None:
+    deployment = Deployment(quick_store(tmp_path / "store"))
+    deployment.put("private", body("stream-glm"))
+    deployment.put("raw", body("greedy-mle"))
+    (tmp_path / "live").write_bytes(deployment.backup())
+    back_up_store(deployment.store, tmp_path / "stopped")
+    for name in ("live", "stopped"):
+        assert set(read_backup(tmp_path / name)[0]) == {"private"}
+    deployment.close()
 
 
 def test_a_backup_brings_releases_modes_and_keys_back(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tacit.policies.registry import make_policy
 from tacit.service import events as events_module
 from tacit.service import host as host_module
 from tacit.service import journal as journal_module
+from tacit.service import published as published_module
 from tacit.service.events import EVENTS, Status
 from tacit.service.host import Answer, Refusal, Request, SetMode
 from tacit.service.published import MODE_CHANGES, ModeChange
@@ -486,7 +487,7 @@ def test_switched_off_refuses_decisions_and_takes_rewards(bench: Bench) -> None:
 
 
 def test_changes_of_mode_are_public_events_that_survive(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_module, "MOST_MODES", 3)
+    monkeypatch.setattr(published_module, "MOST_MODES", 3)
     assert not _looks(bench).modes
     bench.arm("a")
     bench.mode("online")  # as it was: no change
@@ -635,7 +636,7 @@ def test_no_number_of_releases_is_seen_with_two_estimates(tmp_path: Path) -> Non
 
 def test_history_and_its_rows_are_bounded_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups with several releases: what is remembered in memory is what a restart finds."""
-    monkeypatch.setattr(host_module, "MOST_RELEASES", 6)
+    monkeypatch.setattr(published_module, "MOST_RELEASES", 6)
     bench = served(tmp_path, factorization="tree", hold=False)  # which releases with every decision
     for number in range(12):
         names = [f"event {number} {place}" for place in range(4)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,13 +17,16 @@ import typer
 from tacit.cli.shared import Refused, check_writable, messages
 
 if TYPE_CHECKING:
+    from urllib.request import OpenerDirector
+
     from tacit.service.backup import Kept
     from tacit.service.store import Store
 
 _URLS = ("postgresql://", "postgres://")
 _SECONDS = 10.0
+"""Seconds that an answer of a service is waited for."""
 _LONG = 600.0
-"""Seconds that an answer is waited for: usually, and a backup."""
+"""Seconds that a backup is waited for."""
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
 Where = Annotated[str, typer.Argument(metavar="DIR|URL", help="Folder of the store, or URL of its database.")]
@@ -50,8 +53,8 @@ def backup(
 ) -> None:
     """Write what is public of all policies of a store: configuration, releases, ledger.
 
-    The store may be served meanwhile.  A store itself must never be copied and started twice; a backup may, since it
-    holds no rows.
+    Policies without privacy are left out: nothing of them is public.  The store may be served meanwhile.  A store
+    itself must never be copied and started twice; a backup may, since it holds no rows.
 
     \b
     Examples:
@@ -64,7 +67,10 @@ def backup(
     with opened_or_served(data, moved_too=True) as found:  # a copy too: a backup releases nothing again
         if isinstance(found, RunningService):
             path = f"/v1/backup?keys={'true' if keys else 'false'}"
-            write_new(file, found.call("GET", path, seconds=_LONG) or b"")
+            data_found = found.call("GET", path, seconds=_LONG)
+            if data_found is None:
+                raise Refused("the service is of an earlier version: start it again")
+            write_new(file, data_found)
         else:
             back_up_store(found, file, keys=keys)
     kept, _ = read_backup(file)  # which checks it, too
@@ -87,7 +93,7 @@ def restore(file: File, data: Where, accept_user_cost: Accept = False, nothing_r
     """
     from tacit.service.backup import restore_store
     from tacit.service.events import HASH_KEY
-    from tacit.service.journal import KEYS
+    from tacit.service.store import KEYS
 
     if not file.is_file():
         raise Refused(f"there is no file {file}")
@@ -112,8 +118,11 @@ def adopt(data: Where, accept_user_cost: Accept = False, nothing_released_since:
     Example:
       tacit adopt postgresql://tacit@standby.example/tacit
     """
+    from tacit.errors import StoreMoved
     from tacit.service.backup import adopt_store
 
+    with suppress(StoreMoved), opened(data):
+        raise Refused(f"{_place(data)} is the original already: only a copy, or a store that was moved, is adopted")
     with opened(data, moved_too=True) as store:
         kept = adopt_store(store, accept_user_cost=accept_user_cost, nothing_released_since=nothing_released_since)
     _say(kept, data)
@@ -124,8 +133,7 @@ def _say(kept: Mapping[str, Kept], data: str) -> None:
     """Say which policies go on, what came back and what did not, and what that may cost a person."""
     from tacit.service.lives import lives_of
 
-    where = "the database" if data.startswith(_URLS) else data
-    messages().print(f"{len(kept)} policies are in {where}: {', '.join(kept) or 'none'}")
+    messages().print(f"{len(kept)} policies are in {_place(data)}: {', '.join(kept) or 'none'}")
     if kept:
         messages().print("Releases, ledger, clock and modes came back; decisions that waited for rewards did not.")
     for name, each in kept.items():
@@ -134,6 +142,10 @@ def _say(kept: Mapping[str, Kept], data: str) -> None:
 
 
 # Where a store is
+
+
+def _place(data: str) -> str:
+    return "the database" if data.startswith(_URLS) else data
 
 
 @contextmanager
@@ -157,9 +169,10 @@ def _database(url: str, new: bool, moved_too: bool) -> Store:
 
 
 def _folder(folder: Path, new: bool, moved_too: bool) -> Store:
+    from tacit.service.sqlite_files import DATABASE
     from tacit.service.sqlite_store import SQLiteStore
 
-    if not new and not folder.is_dir():
+    if not new and not (folder / DATABASE).exists():
         raise Refused(f"there is no store in {folder}; tacit serve --data {folder} makes one")
     return SQLiteStore(folder, moved_too=moved_too)
 
@@ -173,6 +186,8 @@ def opened_or_served(where: str, *, moved_too: bool = False) -> Iterator[Store |
         try:
             found: Store | RunningService = ends.enter_context(opened(where, moved_too=moved_too))
         except StoreInUse as error:
+            if where.startswith(_URLS):
+                raise
             address = _address(Path(where))
             if address is None:
                 raise Refused(f"{error}; nor is there a service that answers and could be asked") from error
@@ -190,14 +205,20 @@ def _address(folder: Path) -> str | None:
 
 
 def _answers(address: str) -> bool:
-    from urllib.error import URLError
-    from urllib.request import urlopen
+    from http.client import HTTPException
 
     try:
-        with urlopen(f"{address}/healthz", timeout=_SECONDS):
+        with _opener().open(f"{address}/healthz", timeout=_SECONDS):
             return True
-    except (URLError, TimeoutError, ValueError):
+    except (OSError, HTTPException, ValueError):
         return False
+
+
+def _opener() -> OpenerDirector:
+    """Open addresses without a proxy, which would see the admin key."""
+    from urllib.request import ProxyHandler, build_opener
+
+    return build_opener(ProxyHandler({}))
 
 
 class RunningService:
@@ -216,18 +237,20 @@ class RunningService:
 
     def call(self, method: str, path: str, body: object = None, seconds: float = _SECONDS) -> bytes | None:
         """Call the service and return the body of its answer, None for 404; other errors are raised with their text."""
-        from urllib.error import HTTPError, URLError
-        from urllib.request import Request, urlopen
+        from http.client import HTTPException
+        from urllib.error import HTTPError
+        from urllib.request import Request
 
         headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         try:
-            with urlopen(Request(self._address + path, data, headers, method=method), timeout=seconds) as answer:
+            asked = Request(self._address + path, data, headers, method=method)
+            with _opener().open(asked, timeout=seconds) as answer:
                 found: bytes = answer.read()
                 return found
         except HTTPError as error:
             if error.code == 404:
                 return None
             raise Refused(json.loads(error.read())["detail"]) from error
-        except (URLError, TimeoutError) as error:
+        except (OSError, HTTPException) as error:
             raise Refused(f"the service at {self._address} does not answer: {error}") from error

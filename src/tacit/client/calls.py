@@ -10,9 +10,7 @@ from urllib.parse import quote
 
 from tacit.errors import InvalidInput, ServiceRefused, ServiceUnavailable
 
-_UNTOUCHED: Final = frozenset(
-    ("overloaded", "too-many-wait", "too-many-connections", "stopping", "no-owner", "too-often")
-)
+_UNTOUCHED: Final = frozenset(("overloaded", "too-many-wait", "too-many-connections", "stopping", "too-often"))
 """Problems by which a service says that it could not answer, and has done nothing."""
 Result = TypeVar("Result")
 

@@ -130,7 +130,7 @@ class Verbs:
         user_id : str, optional
             Who is decided for, where the policy counts users.
         default_arm : int, optional
-            What to show when the service cannot answer or the policy is switched off.
+            What to show when the service cannot answer, or the policy is switched off or deleted.
         always : bool
             Show the default arm after any other refusal, too.
 
@@ -177,7 +177,7 @@ class Verbs:
         requests : sequence of mappings
             For each user, arguments of `decide`: ``contexts``, or ``user`` and ``arms``; ``event_id``, ``user_id``.
         default_arm : int, optional
-            What to show when the service cannot answer or the policy is switched off.
+            What to show when the service cannot answer, or the policy is switched off or deleted.
         always : bool
             Show the default arm after any other refusal, too.
 

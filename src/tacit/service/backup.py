@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import tempfile
 from collections.abc import Mapping
@@ -32,12 +33,12 @@ from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import policy_class
 from tacit.policies.state import Snapshot
 from tacit.service.events import HASH_KEY, Progress
-from tacit.service.journal import KEYS, UNFINISHED, PolicyJournal, create_journal, described, public_part
+from tacit.service.journal import UNFINISHED, PolicyJournal, create_journal, described, public_part, refuse_unfinished
 from tacit.service.lives import LIVES, cost_of_lives, lives_of
 from tacit.service.packing import Array, pack, unpack
 from tacit.service.published import MODE_CHANGES, RELEASES, ModeChange, Point
 from tacit.service.sqlite_files import sync_folder
-from tacit.service.store import Group, Row, Store
+from tacit.service.store import KEYS, Group, Row, Store
 from tacit.service.terms import TERMS, Terms
 from tacit.service.users import USERS
 
@@ -163,9 +164,10 @@ def _unpacked(name: str, parts: Mapping[str, Any], arrays: Mapping[str, Array]) 
 
 
 def back_up_store(store: Store, path: str | Path, *, keys: bool = False) -> None:
-    """Write a backup of all policies of a store to a new file; other processes may go on with them meanwhile."""
+    """Write a backup of all private policies of a store to a new file; other processes may go on meanwhile."""
+    refuse_unfinished(store)
     journals = [PolicyJournal(store, each.name) for each in store.journals()]
-    read = {each.name: (each.config, each.public_snapshot(), each.note) for each in journals}
+    read = {each.name: (each.config, each.public_snapshot(), each.note) for each in journals if each.policy.private}
     write_new(Path(path), back_up(store, read, keys=keys))
 
 
@@ -183,9 +185,10 @@ def _kept(store: Store, name: str, config: bytes, snapshot: Snapshot, note: byte
     """
     progress = {key: value for key, value in json.loads(note or b"{}").items() if key in _KEPT_NOTES}
     users = tuple(store.rows(name, USERS))
-    if users:
-        progress["users"] = len(users)
-    tables = ((MODE_CHANGES, progress.get("modes", 0)), (RELEASES, progress.get("releases", 0)))
+    if len(users) < progress.get("users", 0):
+        raise InvalidInput(f"policy {name!r} was deleted meanwhile: try again")
+    progress |= {"users": len(users)}
+    tables = ((MODE_CHANGES, progress.get("modes", math.inf)), (RELEASES, progress.get("releases", 0)))
     modes, releases = ([row for row in store.rows(name, table) if row.position <= last] for table, last in tables)
     return Kept(
         snapshot,
@@ -222,7 +225,11 @@ def _rows(kept: Kept) -> Group:
     """The rows of a policy that is restored."""
     last = int(kept.note.get("releases", 0))
     releases = (point.row(number) for number, point in enumerate(kept.releases, last - len(kept.releases) + 1))
-    tables = {USERS: kept.users, MODE_CHANGES: [change.row(change.number) for change in kept.modes], RELEASES: releases}
+    tables = {
+        USERS: kept.users,
+        MODE_CHANGES: [change.row(change.number) for change in kept.modes],
+        RELEASES: releases,
+    }
     return Group(rows={table: {row.key: row for row in rows} for table, rows in tables.items()})
 
 
@@ -232,8 +239,10 @@ def adopt_store(
     """Let the policies of a copy, such as a standby that was promoted, go on from what is public; returns them.
 
     As after a restore, waiting decisions and what was learned after the last release are erased, and each policy is a
-    new cohort.  A call that fails may be repeated: the copy is refused by `tacit serve` until all of it is done.
+    new cohort.  A call that fails may be repeated (where users are counted, as one more life): the copy is refused by
+    `tacit serve` until all of it is done.
     """
+    refuse_unfinished(store)
     journals = {each.name: PolicyJournal(store, each.name) for each in store.journals()}
     kept = {
         name: _kept(store, name, each.config, each.public_snapshot(), each.note)

@@ -63,7 +63,7 @@ class Deployment:
         """By name; replaced as a whole when one is added."""
         started = clock()
         for journal in store.journals():
-            self._serve(journal.name, started)
+            self._serve(journal.name, clock() if store.shared else started)  # others were up while this one loads
 
     def get(self, name: str) -> Served:
         """The policy of this name, of those that this process knows."""
@@ -100,12 +100,15 @@ class Deployment:
         policy, terms = arguments.pop("policy", None), Terms.taken_from(arguments)
         if not isinstance(policy, str):
             raise InvalidInput('policy is missing: say which one, as in "policy": "stream-glm"')
+        known = name in self.policies or name in {journal.name for journal in self.store.journals()}
+        made = None if known else self._made(policy, arguments, terms)  # which may take long
         with self._changing:
-            new = self._make_if_missing(name, policy, arguments, terms, mode)
+            new = made is not None and self._write(name, made, terms, mode)
             served = self.policies.get(name) or self._serve(name, self._clock())
-            if not new and not self._is(served, policy, arguments, terms):
+            deleted = served.host.published.mode == DELETED
+            if not (new or deleted or self._is(served, policy, arguments, terms)):
                 raise JournalExists(f"policy {name!r} exists with another configuration, which never changes")
-            if not new and ("mode" in body or served.host.published.mode == DELETED):
+            if deleted or (not new and "mode" in body):
                 self._switch(served, mode)
             return served, new
 
@@ -125,11 +128,8 @@ class Deployment:
         served.host.delete()
         return served
 
-    def _make_if_missing(self, name: str, policy: str, arguments: dict[str, Any], terms: Terms, mode: Mode) -> bool:
+    def _write(self, name: str, made: Policy, terms: Terms, mode: Mode) -> bool:
         """Write a new policy to the store, with its mode; False where there is one of this name."""
-        if name in self.policies or name in {journal.name for journal in self.store.journals()}:
-            return False
-        made = self._made(policy, arguments, terms)
         note, changes = first_mode(mode, self._wall())
         try:
             create_journal(self.store, name, made, {TERMS: terms.to_json()}, note, Group(rows={MODE_CHANGES: changes}))
@@ -193,9 +193,10 @@ class Deployment:
         return served
 
     def backup(self, *, keys: bool = False) -> bytes:
-        """A backup of all policies, which are served meanwhile; with the callers' ``keys``."""
+        """A backup of all private policies, which are served meanwhile; with the callers' ``keys``."""
         self.refresh()
-        copies = {name: served.host.public_copy() for name, served in self.policies.items()}
+        private = {name: each for name, each in self.policies.items() if each.host.journal.policy.private}
+        copies = {name: served.host.public_copy() for name, served in private.items()}
         return back_up(self.store, copies, keys=keys)
 
     def tick(self) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy.typing as npt
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tacit.typing import FloatArray
 
 DEFAULT_NAME = "policy"
+Result = TypeVar("Result")
 
 
 def open_policy(
@@ -141,10 +142,7 @@ class DurablePolicy:
         self, contexts: npt.ArrayLike | None = None, *, user: Record | None = None, arms: Arms | None = None
     ) -> Decision:
         """Choose an arm for one user; see `tacit.Policy.select`."""
-        with self._lock, self._journal.working() as policy:
-            decision = policy.select(contexts, user=user, arms=arms)
-            self._commit()
-            return decision
+        return self._carried_out(lambda policy: policy.select(contexts, user=user, arms=arms))
 
     def select_batch(
         self,
@@ -154,22 +152,15 @@ class DurablePolicy:
         arms: Arms | None = None,
     ) -> list[Decision | InvalidInput]:
         """Choose for many users at once, in one commit; see `tacit.Policy.select_batch`."""
-        with self._lock, self._journal.working() as policy:
-            decisions = policy.select_batch(contexts, users=users, arms=arms)
-            self._commit()
-            return decisions
+        return self._carried_out(lambda policy: policy.select_batch(contexts, users=users, arms=arms))
 
     def update(self, decision: Decision | int, reward: float) -> None:
         """Report the reward of a decision, at most once; see `tacit.Policy.update`."""
-        with self._lock, self._journal.working() as policy:
-            policy.update(decision, reward)
-            self._commit()
+        self._carried_out(lambda policy: policy.update(decision, reward))
 
     def abandon(self, decision: Decision | int) -> None:
         """Give a decision up whose arm was never shown; see `tacit.Policy.abandon`."""
-        with self._lock, self._journal.working() as policy:
-            policy.abandon(decision)
-            self._commit()
+        self._carried_out(lambda policy: policy.abandon(decision))
 
     def explain(self, *arguments: Any, **keywords: Any) -> Explanation | ChoiceExplanation:
         """Every feature with its released weight, or why one arm is better; see `tacit.Policy.explain`."""
@@ -214,10 +205,13 @@ class DurablePolicy:
             kept = Kept(self._journal.public_snapshot(), {})
         write_new(Path(path), packed_backup({self._journal.name: kept}))
 
-    def _commit(self) -> None:
+    def _carried_out(self, call: Callable[[Policy], Result]) -> Result:
         """Make a call durable before it returns, with the upkeep that is due."""
-        self._journal.commit()
-        self._journal.tend()
+        with self._lock, self._journal.working() as policy:
+            result = call(policy)
+            self._journal.commit()
+            self._journal.tend()
+            return result
 
     def _seen(self) -> Policy:
         """The policy between two calls, as long as the lock is held: all of it is committed."""

@@ -215,11 +215,12 @@ class WaitingEvents:
 
     def arrived(self, now: float) -> Iterator[tuple[Row, Event]]:
         """Events whose rewards have come by now, in the order of their decisions; they leave the inbox."""
-        come = [self._found[key] for key, arrived in self._inbox.items() if arrived <= now]
-        for row in sorted(come, key=lambda row: row.position):
-            del self._inbox[row.key]
-            self._journal.group.rows.get(INBOX, {}).pop(row.key, None)
-            self._journal.group.drop.setdefault(INBOX, set()).add(row.key)
+        come = {key for key, arrived in self._inbox.items() if arrived <= now}
+        for key in come:
+            del self._inbox[key]
+            self._journal.group.rows.get(INBOX, {}).pop(key, None)
+            self._journal.group.drop.setdefault(INBOX, set()).add(key)
+        for row in sorted((self._found[key] for key in come & self._found.keys()), key=lambda row: row.position):
             yield row, Event.unpack(row.value)
 
     @property

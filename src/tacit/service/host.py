@@ -30,18 +30,7 @@ from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.state import Snapshot
 from tacit.service.events import EVENTS, INBOX, Event, Hashes, Progress, Status, WaitingEvents, inbox_row
 from tacit.service.journal import PolicyJournal, public_part
-from tacit.service.published import (
-    MODE_CHANGES,
-    MOST_MODES,
-    MOST_RELEASES,
-    RELEASES,
-    ModeChange,
-    Point,
-    Published,
-    Timeline,
-    newest_point,
-    publish,
-)
+from tacit.service.published import ModeChange, Published, modes_of, newest_point, publish, releases_of
 from tacit.service.store import Row, Store, Swap
 from tacit.service.terms import DELETED, Mode, Terms
 from tacit.service.users import USERS, UserCounts
@@ -54,7 +43,7 @@ KEPT_EVERY: Final = 5.0
 _SETTLED_AT_ONCE: Final = 4_096
 """Decisions that are settled in one turn; what is left over is settled by further ones before anything else."""
 _LONGEST_TURN: Final = 0.3
-"""Seconds after which a turn is not begun another request in: other processes wait for its end."""
+"""Seconds after which a turn takes up no further request: other processes wait for its end."""
 _LOCKED: Final = 0.005
 """Seconds after which a reward is tried again whose event is about to be settled."""
 
@@ -147,8 +136,9 @@ class Host:
         if terms.user_level:
             most = journal.policy.config.rounds_per_user
             self._users = UserCounts(store, journal.name, most, self._progress.users)
-        self._releases = Timeline(Point, store, journal.name, RELEASES, MOST_RELEASES)
-        self._modes = Timeline(ModeChange, store, journal.name, MODE_CHANGES, MOST_MODES)
+        self._releases = releases_of(store, journal.name)
+        self._modes = modes_of(store, journal.name)
+        self._progress.modes = max(self._progress.modes, self._modes.number)  # which notes before 0.3 do not have
         self.published: Published = self._publish(None)
         """What others may see; replaced after each commit, never changed."""
 

@@ -30,8 +30,6 @@ SNAPSHOT_EVERY: Final = 50_000
 LONGEST_LOG: Final = 500_000
 """Entries after which it does in any case; replaying them takes about six seconds with geometric leaves."""
 _NAMES: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
-KEYS: Final = "key"
-"""How settings of a store begin that hold the keys of callers."""
 UNFINISHED: Final = "unfinished"
 """A setting of a store that is being filled, and must not be used if that was interrupted."""
 
@@ -195,7 +193,11 @@ class PolicyJournal:
             self._put_snapshot(policy)
 
     def replace(self, policy: Policy) -> None:
-        """In a turn: go on with another policy; its snapshot takes the place of the log, and the group is committed."""
+        """In a turn: go on with another policy; its snapshot takes the place of the log, and the group is committed.
+
+        That has a number in the log, by which other processes find that theirs is another policy.
+        """
+        self.group.entries.append(b"")
         self._put_snapshot(policy)
         policy.keep_log(self._log)
         self.policy = policy
@@ -203,6 +205,7 @@ class PolicyJournal:
     def _put_snapshot(self, policy: Policy) -> None:
         with self._fatal():
             self._store.compact(self.name, self.seq, pack_snapshot(policy.snapshot()), self.group)
+            self.seq += len(self.group.entries)
             self.snapshot_seq = self.seq
             self._forget_group()
 

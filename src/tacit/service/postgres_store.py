@@ -51,8 +51,8 @@ class PostgresStore(GuardedStore):
 
     Connect to the server itself, or through a pooler that keeps a connection for the whole session.
 
-    Without ``make`` a database without tables is refused.  ``moved_too`` opens a copy too, for `tacit backup`, which
-    releases nothing.
+    Without ``make`` a database without tables is refused.  ``moved_too`` opens a copy too, for `tacit backup` and
+    `tacit adopt`.
     """
 
     shared = True
@@ -162,13 +162,15 @@ class PostgresStore(GuardedStore):
 
     def compact(self, name: str, seq: int, snapshot: bytes, group: Group | None = None) -> None:
         advance = "UPDATE heads SET snapshot_seq = seq, generation = generation + 1 WHERE journal = %s"
+        last, group = seq + len(group.entries if group else ()), group or Group()
         with self._in_turn(name) as tables:
-            self._change(tables, name, seq, group or Group())
+            following, lock, statements = tables.follow()
+            self._turns.execute(lock)  # first: a reward that is being kept leaves nothing that the group does not see
+            self._change(tables, name, seq, group)
             self._turns.execute(advance, (tables.journal,))
-            following, statements = tables.follow()
             for statement in statements:
                 self._turns.execute(statement)
-            self._turns.execute(following.begin, (seq, seal(place_of(tables.journal, seq), snapshot)))
+            self._turns.execute(following.begin, (last, seal(place_of(tables.journal, last), snapshot)))
             self._commit()
             self._generations[name] = following
 
@@ -230,8 +232,8 @@ class PostgresStore(GuardedStore):
 
     def adopt(self) -> None:
         with self._reading():
-            found = identity(self._connection)
-            self._connection.execute("UPDATE meta SET value = %s WHERE name = 'identity'", (found,))
+            change = "UPDATE meta SET value = %s WHERE name = 'identity'"
+            self._connection.execute(change, (identity(self._connection),))
 
     def close(self) -> None:
         """Let go of the database; in a forked process nothing happens, since it never had it."""

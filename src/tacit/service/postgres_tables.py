@@ -114,8 +114,8 @@ class Generation:
             f"CREATE INDEX ON {self._rows} (name, position, key)",
         )
 
-    def follow(self) -> tuple[Generation, tuple[str, ...]]:
-        """The next generation, and how it is made, with these rows and an empty log, and this one is dropped.
+    def follow(self) -> tuple[Generation, str, tuple[str, ...]]:
+        """The next generation, a lock, and how it is made, with these rows and an empty log, and this one is dropped.
 
         Rows are swapped without a turn, and not while they are copied: the lock is the strongest that lets others read.
         """
@@ -123,7 +123,7 @@ class Generation:
         lock = f"LOCK TABLE {self._rows} IN EXCLUSIVE MODE"
         copy = f"INSERT INTO {following._rows} SELECT * FROM {self._rows}"
         drop = f"DROP TABLE {self._log}, {self._rows}"
-        return following, (lock, *following.tables(), copy, *following.indexes(), drop)
+        return following, lock, (*following.tables(), copy, *following.indexes(), drop)
 
 
 def _locked(lock: bool) -> str:

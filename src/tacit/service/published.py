@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -22,8 +22,7 @@ from tacit.service.terms import DELETED, MODES, Mode, checked_mode
 _POINT: Final = struct.Struct("<qdd")
 RELEASES, MODE_CHANGES = "releases", "modes"
 """Tables of a journal."""
-MOST_RELEASES: Final = 2_000
-MOST_MODES: Final = 1_000
+MOST_RELEASES, MOST_MODES = 2_000, 1_000
 """Releases and changes of mode that are remembered; older ones are forgotten."""
 
 
@@ -75,22 +74,17 @@ class ModeChange(NamedTuple):
             raise StoreDamaged(f"a row of the table of modes cannot be read: {error}") from error
 
 
-class PublicEvent(Protocol):
-    """A release or a change of mode."""
-
-    def row(self, number: int) -> Row: ...
-    @classmethod
-    def from_row(cls, row: Row) -> Self: ...
-
-
-Kind = TypeVar("Kind", bound=PublicEvent)
+Kind = TypeVar("Kind")
+Packed = tuple[Callable[[Row], Kind], Callable[[Kind, int], Row]]
+"""How public events are made of rows, and rows of events and their numbers."""
 
 
 class Timeline(Generic[Kind]):
     """The newest ``most`` public events of one kind, oldest first, each a row of a table of the policy's journal."""
 
-    def __init__(self, kind: type[Kind], store: Store, journal: str, table: str, most: int) -> None:
-        self._kind, self._store, self._journal, self._table, self._most = kind, store, journal, table, most
+    def __init__(self, packed: Packed[Kind], store: Store, journal: str, table: str, most: int) -> None:
+        self._store, self._journal, self._table, self._most = store, journal, table, most
+        self._from_row, self._row = packed
         self.number = 0
         """Of the newest event; the first one has number 1."""
         self.known: tuple[Kind, ...] = ()
@@ -105,15 +99,25 @@ class Timeline(Generic[Kind]):
     def _read(self) -> None:
         rows = list(self._store.rows(self._journal, self._table, self.number))[-self._most :]
         if rows:
-            found = tuple(self._kind.from_row(row) for row in rows)
+            found = tuple(self._from_row(row) for row in rows)
             self.known, self.number = (*self.known, *found)[-self._most :], rows[-1].position
 
     def record(self, group: Group, event: Kind, number: int) -> None:
         """Add an event to a group of changes; events that are too old are forgotten by the same group."""
-        row = event.row(number)
+        row = self._row(event, number)
         group.rows.setdefault(self._table, {})[row.key] = row
         group.forget[self._table] = number - self._most
         self.known, self.number = (*self.known, event)[-self._most :], number
+
+
+def releases_of(store: Store, journal: str) -> Timeline[Point]:
+    """The newest releases of a policy."""
+    return Timeline((Point.from_row, Point.row), store, journal, RELEASES, MOST_RELEASES)
+
+
+def modes_of(store: Store, journal: str) -> Timeline[ModeChange]:
+    """The newest changes of a policy's mode."""
+    return Timeline((ModeChange.from_row, ModeChange.row), store, journal, MODE_CHANGES, MOST_MODES)
 
 
 def newest_point(policy: Policy, now: float) -> Point:

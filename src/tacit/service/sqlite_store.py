@@ -37,7 +37,7 @@ class SQLiteStore(GuardedStore):
     answered.  Refused: a folder that another process has open, a copy, a network file system, a database that is
     damaged or newer.
 
-    ``moved_too`` opens a copy too, for `tacit backup`, which releases nothing.  ``synchronous`` and ``connect`` are for
+    ``moved_too`` opens a copy too, for `tacit backup` and `tacit adopt`.  ``synchronous`` and ``connect`` are for
     tests: the one shows that less than FULL loses acknowledged groups, the other puts a failing disk under the store.
     """
 
@@ -119,8 +119,8 @@ class SQLiteStore(GuardedStore):
             with self._transaction():
                 journal = self._change(name, seq, group or Group())
                 self._run("UPDATE heads SET snapshot_seq = seq WHERE journal = ?", journal)
-                self._put_snapshot(journal, seq, snapshot)
-                self._run("DELETE FROM entries WHERE journal = ? AND seq <= ?", journal, seq)
+                self._put_snapshot(journal, seq + len(group.entries if group else ()), snapshot)
+                self._run("DELETE FROM entries WHERE journal = ?", journal)
                 self._run("UPDATE meta SET value = 1 WHERE name = 'erasing'")
             with self._using(changing=True):
                 erase(self._connection, self.folder / DATABASE)
@@ -183,8 +183,7 @@ class SQLiteStore(GuardedStore):
 
     def adopt(self) -> None:
         with self._transaction():
-            found = identity(self.folder / DATABASE)
-            self._run("UPDATE meta SET value = ? WHERE name = 'identity'", found)
+            self._run("UPDATE meta SET value = ? WHERE name = 'identity'", identity(self.folder / DATABASE))
 
     def close(self) -> None:
         """Let go of the folder; in a forked process nothing happens, since it never had it."""

@@ -34,6 +34,8 @@ from tacit.service.packing import damaged, place_of, seal, unseal
 
 CHUNK: Final = 1_000
 """Entries or rows that are read at a time."""
+KEYS: Final = "key"
+"""How settings begin that hold the keys of callers."""
 REPLAY: Final = 1
 """Version of log entries and of their replay; a process ends where a later version has written to a journal."""
 NOTHING: Final = -1
@@ -217,9 +219,10 @@ class Store(ABC):
     def compact(self, name: str, seq: int, snapshot: bytes, group: Group | None = None) -> None:
         """In a turn: put a snapshot in place of all entries up to ``seq``, the last one, and erase them.
 
-        Snapshot, erasure and the changes of ``group``, which has no entries, are one transaction.  When it returns, no
-        file of the store holds the bytes of the erased entries, nor those of rows that were deleted or replaced.  Takes
-        time with the size of the whole store, rows included.  Raises as ``append`` does.
+        Snapshot, erasure and the changes of ``group`` are one transaction, and the snapshot stands for the entries of
+        the group, too.  When it returns, no file of the store holds the bytes of the erased entries, nor those of rows
+        that were deleted or replaced.  Takes time with the size of the whole store, rows included.  Raises as
+        ``append`` does.
         """
 
     @abstractmethod
@@ -265,7 +268,7 @@ class Store(ABC):
 
     @abstractmethod
     def adopt(self) -> None:
-        """Be the original from now on, which the next one to open the store need not know."""
+        """Be the original from now on."""
 
     @abstractmethod
     def close(self) -> None:

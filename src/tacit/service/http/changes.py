@@ -24,6 +24,7 @@ from tacit.service.http.problems import COMMON, Problem, overloaded
 from tacit.service.http.reads import document
 from tacit.service.http.state import Service
 from tacit.service.published import ModeChange
+from tacit.service.terms import DELETED
 
 BINARY: Final = "application/octet-stream"
 _SMALLEST: Final = 1e-100
@@ -68,7 +69,7 @@ async def _switched(service: Service, request: Request, change: Callable[[str], 
     name = request.path_params["name"]
     async with _alone(service):
         before = (await service.newest(name)).host.published.modes
-        served = await service.aside(change, name)
+        served = await service.aside(service.writer.alone, partial(change, name))
         _log_mode(service, served, before)
     return answer(document(served))
 
@@ -103,7 +104,7 @@ async def _alone(service: Service) -> AsyncIterator[None]:
 def _check_count(service: Service, name: str) -> None:
     """Refuse another policy where there are as many as may be."""
     known, most = service.deployment.policies, service.options.most_policies
-    if name not in known and len(known) >= most:
+    if name not in known and sum(each.host.published.mode != DELETED for each in known.values()) >= most:
         raise Problem(409, "too-many-policies", f"there are {most} policies, the most allowed")
 
 

@@ -25,8 +25,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from tacit.errors import InvalidInput, StoreDamaged
-from tacit.service.journal import KEYS
-from tacit.service.store import Store
+from tacit.service.store import KEYS, Store
 
 Scope = Literal["decide", "reward", "read", "admin"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)

@@ -79,8 +79,8 @@ def _opened(folder: Path, options: Options) -> Deployment:
     if options.database:
         from tacit.service.postgres_store import PostgresStore
 
-        store = PostgresStore(options.database)
         folder.mkdir(mode=_MODE, exist_ok=True)
+        store = PostgresStore(options.database)
     else:
         store = SQLiteStore(folder)
     try:

@@ -26,13 +26,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from tacit.service.host import BEAT, Answer, Host, Refusal, Request, Reward
 from tacit.service.http.logs import JsonLog
 from tacit.service.http.problems import overloaded
 
 Answers = list[Answer | Refusal]
+Result = TypeVar("Result")
 EXIT_CODE: Final = 70
 """Exit code of a process whose store has failed (EX_SOFTWARE)."""
 _LARGEST_GROUP: Final = 256
@@ -154,7 +155,7 @@ class Writer:
             self._turn.release()
         for host in dict.fromkeys(job.host for job in jobs):
             if host.journal.upkeep_due:  # a snapshot, say, which takes long
-                self._work.put(partial(self._alone, host.tend))
+                self._work.put(partial(self.alone, host.tend))
         if self._arrived:
             asyncio.get_running_loop().call_soon(self._begin)
 
@@ -201,7 +202,7 @@ class Writer:
         try:
             while True:
                 if next_beat <= time.monotonic():  # even if there is much else to do
-                    self._alone(self._beat)
+                    self.alone(self._beat)
                     next_beat = time.monotonic() + BEAT
                 try:
                     work = self._work.get(timeout=max(0.0, next_beat - time.monotonic()))
@@ -213,12 +214,13 @@ class Writer:
         except BaseException as error:
             self._fail(error)
 
-    def _alone(self, work: Callable[[], object]) -> None:
-        """Do this work while no group is carried out."""
+    def alone(self, work: Callable[[], Result]) -> Result:
+        """Return what this work returns, in a thread, while no group is carried out: it may take long."""
         with self._turn:
-            work()
+            result = work()
         if self._postponed:
             self._in_loop(self._begin)
+        return result
 
     def _carry_out_aside(self, jobs: Sequence[Job]) -> None:
         with self._turn:
