@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import sys
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from tacit.service.http.connections import ASGIScope, Receive, Send
 from tacit.service.http.logs import JsonLog
 from tacit.service.http.options import Options
 from tacit.service.http.server import Server, address_of, listen
+
+if TYPE_CHECKING:  # another tree, whose names differ, may be measured beside it
+    from tacit.service.http.connections import ASGIScope, Receive, Send
 
 _BODY: Final = b'{"event_id":"abcd","arm":0}'
 _HEADERS: Final = [(b"content-type", b"application/json"), (b"content-length", str(len(_BODY)).encode())]
