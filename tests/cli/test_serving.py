@@ -78,12 +78,19 @@ def test_keys_of_a_service_that_runs_and_of_one_that_does_not(tmp_path: Path) ->
     assert "no store" in tacit("keys", "list", "--data", str(tmp_path / "none"), code=2).output
 
 
-def test_a_backup_is_served_like_the_original(tmp_path: Path) -> None:
-    running = Running(tmp_path / "data")
+def decided(running: Running) -> str:
+    """The path of a policy that has made some decisions."""
     path = running.policy()
     with running.client() as client:
         for _ in range(20):
             client.post(f"{path}/decisions", json={"contexts": [[1.0, 0.0], [0.0, 1.0]]})
+    return path
+
+
+def test_a_backup_is_served_like_the_original(tmp_path: Path) -> None:
+    running = Running(tmp_path / "data")
+    path = decided(running)
+    with running.client() as client:
         before = client.get(path).json()
     assert running.stop() == 0
     file, other = tmp_path / "file", tmp_path / "other"
@@ -104,10 +111,8 @@ def test_a_backup_is_served_like_the_original(tmp_path: Path) -> None:
 def test_a_backup_of_a_service_that_runs_brings_its_keys_along(tmp_path: Path) -> None:
     data, file, other = tmp_path / "data", tmp_path / "file", tmp_path / "other"
     running = Running(data)
-    path = running.policy()
+    path = decided(running)
     with running.client() as client:
-        for _ in range(20):
-            client.post(f"{path}/decisions", json={"contexts": [[1.0, 0.0], [0.0, 1.0]]})
         before = client.get(f"{path}/history").json()
     assert "1 policies and the keys of callers" in tacit("backup", str(data), str(file), "--keys").output
     assert file.stat().st_mode & 0o077 == 0
@@ -126,10 +131,8 @@ def test_a_backup_of_a_service_that_runs_brings_its_keys_along(tmp_path: Path) -
 
 def test_a_copy_is_adopted_on_purpose(tmp_path: Path) -> None:
     running = Running(tmp_path / "data")
-    path = running.policy()
+    path = decided(running)
     with running.client() as client:
-        for _ in range(20):
-            client.post(f"{path}/decisions", json={"contexts": [[1.0, 0.0], [0.0, 1.0]]})
         before = client.get(path).json()
     assert running.stop() == 0
     (tmp_path / "copy").mkdir(mode=0o700)

@@ -13,7 +13,7 @@ from tacit.errors import InvalidInput, JournalExists, StoreFailed, StoreMoved
 from tacit.policies import state
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.state import flatten
-from tacit.service.backup import adopt_store, back_up_store, read_backup, restore_store
+from tacit.service.backup import adopt_store, back_up, back_up_store, read_backup, restore_store
 from tacit.service.deployment import Deployment
 from tacit.service.events import EVENTS, INBOX
 from tacit.service.host import Refusal, SetMode
@@ -169,6 +169,16 @@ def test_a_backup_brings_releases_modes_and_keys_back(tmp_path: Path) -> None:
         found = Deployment(store).get("p").host.published
         assert (spent(found)[:-1], found.mode, found.modes) == (spent(seen)[:-1], "apprentice", seen.modes)
         store.close()
+    bench.close()
+
+
+def test_a_backup_whose_counters_were_deleted_meanwhile_is_refused(tmp_path: Path) -> None:
+    """Restored without them, people would count anew."""
+    bench = lived(tmp_path, user_level=True, rounds_per_user=2)
+    copy = bench.host.public_copy()
+    bench.host.delete()
+    with pytest.raises(InvalidInput, match="was deleted meanwhile: try again"):
+        back_up(bench.store, {"p": copy}, keys=False)
     bench.close()
 
 
