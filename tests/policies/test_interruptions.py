@@ -73,7 +73,7 @@ def _walk(policy: Policy, count: int, seed: int = 11) -> int:
     return interrupted
 
 
-@pytest.mark.parametrize("step", ["_sync_folder", "replace"])
+@pytest.mark.parametrize("step", ["sync_folder", "replace"])
 @pytest.mark.parametrize("first", ["object", "file"])
 @pytest.mark.parametrize("name", PRIVATE)
 def test_a_save_that_fails_leaves_one_life(
@@ -90,7 +90,7 @@ def test_a_save_that_fails_leaves_one_life(
 
         monkeypatch.setattr("tacit.policies.persistence.os.replace", replaced)
     else:
-        monkeypatch.setattr(persistence, "_sync_folder", _failing(persistence._sync_folder))
+        monkeypatch.setattr(persistence, "sync_folder", _failing(persistence.sync_folder))
     with pytest.raises(Interrupted):
         policy.save(path)
     monkeypatch.undo()

@@ -54,7 +54,9 @@ NEVER = 10**9
 def opened(store: Store, name: str | None = None, *, every: int = NEVER, **changes: Any) -> DurablePolicy:
     """The policy of a store, begun there if it is named."""
     given = {} if name is None else arguments(name, **changes)
-    return DurablePolicy(store, "policy", name, given, snapshot_every=every)
+    policy = DurablePolicy(store, "policy", name, given)
+    policy._journal._every = every
+    return policy
 
 
 def inside(policy: DurablePolicy) -> Policy:

@@ -67,7 +67,7 @@ def register(token: str) -> None:
     except OSError as error:
         raise CannotMark(_unwritable(registry, str(error))) from error
     os.close(descriptor)
-    _sync_folder(registry)
+    sync_folder(registry)
 
 
 def _unwritable(registry: Path, why: str) -> str:
@@ -109,7 +109,7 @@ def write(claim: Claim, header: dict[str, Any], arrays: Arrays) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(name, target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
@@ -190,7 +190,7 @@ def _lock(stream: IO[bytes]) -> None:
     fcntl.flock(stream, fcntl.LOCK_EX)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make the new name of a file durable, where folders can be synced."""
     if os.name == "nt":
         return

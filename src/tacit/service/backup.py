@@ -17,18 +17,19 @@ import hashlib
 import json
 import math
 import os
+import struct
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 
 from tacit._version import __version__
 from tacit.errors import CorruptState, InvalidInput, TacitError
+from tacit.policies.persistence import sync_folder
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import policy_class
 from tacit.policies.state import Snapshot
@@ -37,7 +38,6 @@ from tacit.service.journal import UNFINISHED, PolicyJournal, create_journal, des
 from tacit.service.lives import LIVES, cost_of_lives, lives_of
 from tacit.service.packing import Array, pack, unpack
 from tacit.service.published import MODE_CHANGES, RELEASES, ModeChange, Point
-from tacit.service.sqlite_files import sync_folder
 from tacit.service.store import KEYS, Group, Row, Store
 from tacit.service.terms import TERMS, Terms
 from tacit.service.users import USERS
@@ -59,10 +59,10 @@ class Kept:
     """Of what changes in a service: how many users came, its mode, and its lives."""
     users: tuple[Row, ...] = ()
     """Counters of its users: secret."""
-    modes: tuple[ModeChange, ...] = ()
-    """When its mode changed."""
-    releases: tuple[Point, ...] = ()
-    """Its newest releases, oldest first."""
+    modes: tuple[Row, ...] = ()
+    """When its mode changed: rows of `ModeChange`."""
+    releases: tuple[Row, ...] = ()
+    """Its newest releases, oldest first: rows of `Point`."""
 
     @cached_property
     def policy(self) -> PrivatePolicy:
@@ -82,10 +82,11 @@ class Kept:
         return cost_of_lives(self.policy.privacy, lives)
 
 
-def packed_backup(
-    policies: Mapping[str, Kept], hash_key: bytes = b"", keys: Mapping[str, bytes] = MappingProxyType({})
-) -> bytes:
-    """The public part of these policies, by name, as a file; with it counters of users, and the callers' ``keys``."""
+def packed_backup(policies: Mapping[str, Kept], settings: Mapping[str, bytes]) -> bytes:
+    """The public part of these policies, by name, as a file; with it counters of users, and ``settings``.
+
+    Those are callers' keys, and the key of users' hashes, which is left out where no user was counted.
+    """
     header: dict[str, Any] = {}
     arrays: dict[str, Array] = {}
     for name, kept in policies.items():
@@ -93,14 +94,14 @@ def packed_backup(
             "snapshot": kept.snapshot.header,
             "extra": dict(kept.extra),
             "note": dict(kept.note),
-            "modes": [list(change) for change in kept.modes],
-            "releases": [list(point) for point in kept.releases],
+            "modes": [ModeChange.from_row(row) for row in kept.modes],
+            "releases": [Point.from_row(row) for row in kept.releases],
         }
         own = kept.snapshot.arrays | _packed_users(kept.users)
         arrays |= {f"{name}/{key}": array for key, array in own.items()}
-    secret = hash_key.hex() if any(kept.users for kept in policies.values()) else ""
-    settings = {name: value.hex() for name, value in keys.items()}
-    body = pack({"version": __version__, "policies": header, "hash_key": secret, "keys": settings}, arrays)
+    keys = {name: value.hex() for name, value in settings.items() if name != HASH_KEY}
+    secret = settings.get(HASH_KEY, b"").hex() if any(kept.users for kept in policies.values()) else ""
+    body = pack({"version": __version__, "policies": header, "hash_key": secret, "keys": keys}, arrays)
     return _MAGIC + hashlib.sha256(body).digest() + body
 
 
@@ -148,17 +149,18 @@ def read_backup(path: str | Path) -> tuple[dict[str, Kept], dict[str, bytes]]:
         kept = {name: _unpacked(name, parts, arrays) for name, parts in header["policies"].items()}
         settings = header.get("keys", {}) | ({HASH_KEY: header["hash_key"]} if header["hash_key"] else {})
         return kept, {name: bytes.fromhex(value) for name, value in settings.items()}
-    except (KeyError, TypeError, ValueError, TacitError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, struct.error, TacitError) as error:
         raise CorruptState(f"{path} does not hold complete policies: {error}") from error
 
 
 def _unpacked(name: str, parts: Mapping[str, Any], arrays: Mapping[str, Array]) -> Kept:
     start = f"{name}/"
     own = {key.removeprefix(start): array for key, array in arrays.items() if key.startswith(start)}
-    users = _unpacked_users(own)
-    modes = tuple(ModeChange(*change) for change in parts.get("modes", ()))  # which older backups do not have
-    releases = tuple(Point(*point) for point in parts.get("releases", ()))
-    kept = Kept(Snapshot(parts["snapshot"], own), parts["extra"], parts["note"], users, modes, releases)
+    note, snapshot, points = parts["note"], Snapshot(parts["snapshot"], own), parts.get("releases", ())
+    modes = tuple(ModeChange(*change).row(change[0]) for change in parts.get("modes", ()))  # older backups have none
+    first = int(note.get("releases", 0)) - len(points) + 1
+    releases = tuple(Point(*point).row(number) for number, point in enumerate(points, first))
+    kept = Kept(snapshot, parts["extra"], note, _unpacked_users(own), modes, releases)
     _ = kept.policy  # an incomplete one is found out here
     return kept
 
@@ -167,14 +169,18 @@ def back_up_store(store: Store, path: str | Path, *, keys: bool = False) -> None
     """Write a backup of all private policies of a store to a new file; other processes may go on meanwhile."""
     refuse_unfinished(store)
     journals = [PolicyJournal(store, each.name) for each in store.journals()]
-    read = {each.name: (each.config, each.public_snapshot(), each.note) for each in journals if each.policy.private}
-    write_new(Path(path), back_up(store, read, keys=keys))
+    write_new(Path(path), back_up(store, _read(journals), keys=keys))
+
+
+def _read(journals: Iterable[PolicyJournal]) -> dict[str, tuple[bytes, Snapshot, bytes]]:
+    """Configuration, public snapshot and note of the private policies among these, by name."""
+    return {each.name: (each.config, each.public_snapshot(), each.note) for each in journals if each.policy.private}
 
 
 def back_up(store: Store, policies: Mapping[str, tuple[bytes, Snapshot, bytes]], *, keys: bool) -> bytes:
     """A backup of policies whose configuration, public snapshot and note are given, with the callers' ``keys``."""
     kept = {name: _kept(store, name, *read) for name, read in policies.items()}
-    return packed_backup(kept, store.settings(HASH_KEY).get(HASH_KEY, b""), store.settings(KEYS) if keys else {})
+    return packed_backup(kept, {**store.settings(HASH_KEY), **(store.settings(KEYS) if keys else {})})
 
 
 def _kept(store: Store, name: str, config: bytes, snapshot: Snapshot, note: bytes) -> Kept:
@@ -189,15 +195,8 @@ def _kept(store: Store, name: str, config: bytes, snapshot: Snapshot, note: byte
         raise InvalidInput(f"policy {name!r} was deleted meanwhile: try again")
     progress |= {"users": len(users)}
     tables = ((MODE_CHANGES, progress.get("modes", math.inf)), (RELEASES, progress.get("releases", 0)))
-    modes, releases = ([row for row in store.rows(name, table) if row.position <= last] for table, last in tables)
-    return Kept(
-        snapshot,
-        described(config)[-1],
-        progress,
-        users,
-        tuple(ModeChange.from_row(row) for row in modes),
-        tuple(Point.from_row(row) for row in releases),
-    )
+    events = (tuple(row for row in store.rows(name, table) if row.position <= last) for table, last in tables)
+    return Kept(snapshot, described(config)[-1], progress, users, *events)
 
 
 def restore_store(
@@ -216,21 +215,11 @@ def restore_store(
     policies = _as_told(policies, accept_user_cost=accept_user_cost, nothing_released_since=nothing_released_since)
     store.change_settings({UNFINISHED: b"restore"} | settings)
     for name, kept in policies.items():
-        create_journal(store, name, kept.policy, kept.extra, json.dumps(dict(kept.note)).encode(), _rows(kept))
+        tables = {USERS: kept.users, MODE_CHANGES: kept.modes, RELEASES: kept.releases}
+        rows = Group(rows={table: {row.key: row for row in found} for table, found in tables.items()})
+        create_journal(store, name, kept.policy, kept.extra, json.dumps(dict(kept.note)).encode(), rows)
     store.change_settings({}, [UNFINISHED])
     return policies
-
-
-def _rows(kept: Kept) -> Group:
-    """The rows of a policy that is restored."""
-    last = int(kept.note.get("releases", 0))
-    releases = (point.row(number) for number, point in enumerate(kept.releases, last - len(kept.releases) + 1))
-    tables = {
-        USERS: kept.users,
-        MODE_CHANGES: [change.row(change.number) for change in kept.modes],
-        RELEASES: releases,
-    }
-    return Group(rows={table: {row.key: row for row in rows} for table, rows in tables.items()})
 
 
 def adopt_store(
@@ -243,18 +232,14 @@ def adopt_store(
     `tacit serve` until all of it is done.
     """
     refuse_unfinished(store)
-    journals = {each.name: PolicyJournal(store, each.name) for each in store.journals()}
-    kept = {
-        name: _kept(store, name, each.config, each.public_snapshot(), each.note)
-        for name, each in journals.items()
-        if each.policy.private
-    }
+    journals = [PolicyJournal(store, each.name) for each in store.journals()]
+    kept = {name: _kept(store, name, *read) for name, read in _read(journals).items()}
     kept = _as_told(kept, accept_user_cost=accept_user_cost, nothing_released_since=nothing_released_since)
-    for name, journal in journals.items():
+    for journal in journals:
         with journal.working() as policy:
             progress = Progress(**json.loads(journal.note or b"{}"))
             progress.drop_waiting(journal.group)
-            progress.lives = lives_of(kept[name].note) if name in kept else progress.lives
+            progress.lives = lives_of(kept[journal.name].note) if journal.name in kept else progress.lives
             journal.group.note = json.dumps(vars(progress)).encode()
             journal.replace(public_part(policy))
     store.adopt()

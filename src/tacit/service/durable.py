@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy.typing as npt
@@ -15,7 +14,7 @@ from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import policy_class
 from tacit.service.backup import Kept, packed_backup, write_new
-from tacit.service.journal import SNAPSHOT_EVERY, PolicyJournal, described, refuse_unfinished
+from tacit.service.journal import PolicyJournal, described, refuse_unfinished
 from tacit.service.sqlite_store import SQLiteStore
 from tacit.service.store import Journal, Store
 from tacit.service.terms import TERMS
@@ -29,12 +28,11 @@ if TYPE_CHECKING:
     from tacit.privacy.report import PrivacyReport
     from tacit.typing import FloatArray
 
-DEFAULT_NAME = "policy"
 Result = TypeVar("Result")
 
 
 def open_policy(
-    path: str | Path, policy: str | None = None, *, name: str = DEFAULT_NAME, **arguments: Any
+    path: str | Path, policy: str | None = None, *, name: str = "policy", **arguments: Any
 ) -> DurablePolicy:
     """Open the policy that is kept in a folder, or begin one there.
 
@@ -103,8 +101,6 @@ class DurablePolicy:
         Name of the policy to begin, as for `tacit.make_policy`; None for one that is there.
     arguments : dict
         Arguments of `tacit.make_policy`.
-    snapshot_every : int
-        Entries of the log after which a snapshot takes its place.
 
     Examples
     --------
@@ -114,15 +110,7 @@ class DurablePolicy:
     >>> policy.close()
     """
 
-    def __init__(
-        self,
-        store: Store,
-        name: str,
-        policy: str | None,
-        arguments: dict[str, Any],
-        *,
-        snapshot_every: int = SNAPSHOT_EVERY,
-    ) -> None:
+    def __init__(self, store: Store, name: str, policy: str | None, arguments: dict[str, Any]) -> None:
         self._store, self._lock = store, threading.Lock()
         if policy is None and arguments:
             raise InvalidInput(f"say which policy these arguments are for: {', '.join(arguments)}")
@@ -131,9 +119,9 @@ class DurablePolicy:
             _refuse_uncounted(kept[name])
             if policy is not None:
                 _compare(kept[name], policy, arguments)
-            self._journal = PolicyJournal(store, name, snapshot_every=snapshot_every)
+            self._journal = PolicyJournal(store, name)
         elif policy is not None:
-            self._journal = PolicyJournal.begin(store, name, policy, arguments, snapshot_every=snapshot_every)
+            self._journal = PolicyJournal.begin(store, name, policy, arguments)
         else:
             others = f"; it holds {', '.join(kept)}" if kept else ""
             raise UnknownJournal(f"there is no policy named {name!r}{others}: say which policy to begin")
@@ -203,7 +191,7 @@ class DurablePolicy:
         """Write what is public of the policy to a new file, which may be copied; `tacit restore` begins from it."""
         with self._lock:
             kept = Kept(self._journal.public_snapshot(), {})
-        write_new(Path(path), packed_backup({self._journal.name: kept}))
+        write_new(Path(path), packed_backup({self._journal.name: kept}, {}))
 
     def _carried_out(self, call: Callable[[Policy], Result]) -> Result:
         """Make a call durable before it returns, with the upkeep that is due."""
@@ -231,9 +219,7 @@ class DurablePolicy:
     def __enter__(self) -> DurablePolicy:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
 

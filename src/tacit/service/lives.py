@@ -39,19 +39,16 @@ def report_across(report: PrivacyReport, loss: Loss, lives: int) -> dict[str, An
     if lives == 1:
         return data
     whole = f"epsilon = {epsilon:.6g}, delta = {delta:.6g}"
-    return data | {
-        "protects": f"{report.protects}. Over {lives} lives such a person loses {whole}",
-        "guarantee": f"{report.guarantee} This is one life: a person who came in all {lives} of them loses {whole}.",
-        "warnings": [_warning(report, lives, whole), *report.warnings],
-    }
-
-
-def _warning(report: PrivacyReport, lives: int, whole: str) -> str:
-    return (
+    warning = (
         "Counters of users were restored from a backup, so that decisions made after it was written count again: a "
         f"person may have rows in {lives} lives, and has then lost {whole}; epsilon = {report.target_epsilon:.6g} is "
         "that of one life. Other lives begun from the same backups are not known here, and each counts as one more."
     )
+    return data | {
+        "protects": f"{report.protects}. Over {lives} lives such a person loses {whole}",
+        "guarantee": f"{report.guarantee} This is one life: a person who came in all {lives} of them loses {whole}.",
+        "warnings": [warning, *report.warnings],
+    }
 
 
 def cost_of_lives(report: PrivacyReport, lives: int) -> str:

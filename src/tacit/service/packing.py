@@ -55,19 +55,15 @@ def unpack_entry(data: bytes) -> LogEntry:
             _, decision, reward = _REWARD.unpack(data)
             return Rewarded(decision, reward)
         if data[:1] == _DECIDED:
-            return _unpack_decision(data)
+            _, first, users = _DECISION.unpack_from(data)
+            arms = struct.unpack_from(f"<{users}I", data, _DECISION.size)
+            memos = np.frombuffer(data[_DECISION.size + 4 * users :], "<f8")
+            return Decided(first, list(arms), memos.reshape(users, -1))
         if data[:1] == _PARTS:
             return from_parts(*unpack(data[1:]))
     except (struct.error, ValueError) as error:
         raise CorruptState(f"not an entry of a log: {error}") from error
     raise CorruptState(f"not an entry of a log: it begins with {data[:1]!r}")
-
-
-def _unpack_decision(data: bytes) -> Decided:
-    _, first, users = _DECISION.unpack_from(data)
-    arms = struct.unpack_from(f"<{users}I", data, _DECISION.size)
-    memos = np.frombuffer(data[_DECISION.size + 4 * users :], "<f8")
-    return Decided(first, list(arms), memos.reshape(users, -1))
 
 
 def pack_snapshot(snapshot: Snapshot) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
@@ -74,37 +74,31 @@ class ModeChange(NamedTuple):
             raise StoreDamaged(f"a row of the table of modes cannot be read: {error}") from error
 
 
-Kind = TypeVar("Kind")
-Packed = tuple[Callable[[Row], Kind], Callable[[Kind, int], Row]]
-"""How public events are made of rows, and rows of events and their numbers."""
+Kind = TypeVar("Kind", bound=Point | ModeChange)
 
 
 class Timeline(Generic[Kind]):
     """The newest ``most`` public events of one kind, oldest first, each a row of a table of the policy's journal."""
 
-    def __init__(self, packed: Packed[Kind], store: Store, journal: str, table: str, most: int) -> None:
-        self._store, self._journal, self._table, self._most = store, journal, table, most
-        self._from_row, self._row = packed
+    def __init__(self, read: Callable[[Row], Kind], store: Store, journal: str, table: str, most: int) -> None:
+        self._read, self._store, self._journal, self._table, self._most = read, store, journal, table, most
         self.number = 0
         """Of the newest event; the first one has number 1."""
         self.known: tuple[Kind, ...] = ()
         """Replaced by every change."""
-        self._read()
+        self.follow(1)  # and all that come after it
 
     def follow(self, number: int) -> None:
-        """Read the events up to this number that are not known yet, which another process has recorded."""
-        if number > self.number:
-            self._read()
-
-    def _read(self) -> None:
-        rows = list(self._store.rows(self._journal, self._table, self.number))[-self._most :]
-        if rows:
-            found = tuple(self._from_row(row) for row in rows)
+        """Read the events that another process has recorded, where the one of this number is not known yet."""
+        if number <= self.number:
+            return
+        if rows := list(self._store.rows(self._journal, self._table, self.number))[-self._most :]:
+            found = tuple(self._read(row) for row in rows)
             self.known, self.number = (*self.known, *found)[-self._most :], rows[-1].position
 
     def record(self, group: Group, event: Kind, number: int) -> None:
         """Add an event to a group of changes; events that are too old are forgotten by the same group."""
-        row = self._row(event, number)
+        row = event.row(number)
         group.rows.setdefault(self._table, {})[row.key] = row
         group.forget[self._table] = number - self._most
         self.known, self.number = (*self.known, event)[-self._most :], number
@@ -112,12 +106,12 @@ class Timeline(Generic[Kind]):
 
 def releases_of(store: Store, journal: str) -> Timeline[Point]:
     """The newest releases of a policy."""
-    return Timeline((Point.from_row, Point.row), store, journal, RELEASES, MOST_RELEASES)
+    return Timeline(Point.from_row, store, journal, RELEASES, MOST_RELEASES)
 
 
 def modes_of(store: Store, journal: str) -> Timeline[ModeChange]:
     """The newest changes of a policy's mode."""
-    return Timeline((ModeChange.from_row, ModeChange.row), store, journal, MODE_CHANGES, MOST_MODES)
+    return Timeline(ModeChange.from_row, store, journal, MODE_CHANGES, MOST_MODES)
 
 
 def newest_point(policy: Policy, now: float) -> Point:
@@ -162,11 +156,6 @@ class Published:
     """Every feature with its released weight; None for a policy that estimates none, or without privacy."""
 
 
-def composed(mus: Iterable[float]) -> float:
-    """Gaussian-DP parameter of what was spent on a user who is in all policies: sqrt of the sum of mu^2."""
-    return math.sqrt(sum(mu * mu for mu in mus))
-
-
 def publish(
     policy: Policy,
     mode: Mode,
@@ -184,7 +173,6 @@ def publish(
     """
     report = policy.privacy
     loss = loss_of(report, lives)
-    same = earlier is not None and earlier.releases == releases
     return Published(
         mode=mode,
         decisions=policy.decisions,
@@ -195,7 +183,7 @@ def publish(
         loss=loss,
         history=history,
         modes=modes,
-        explanation=earlier.explanation if same and earlier is not None else _explained(policy),
+        explanation=earlier.explanation if earlier and earlier.releases == releases else _explained(policy),
     )
 
 

@@ -15,6 +15,7 @@ import uuid
 from pathlib import Path
 
 from tacit.errors import StoreError, StoreInUse
+from tacit.policies.persistence import sync_folder
 
 DATABASE = "tacit.db"
 LOCK = "tacit.lock"
@@ -61,15 +62,6 @@ def network_mount(path: Path, mounts: str) -> str | None:
         if path.is_relative_to(place) and len(place.parts) >= length:  # of two at one place the later one covers
             found, length = fields[2], len(place.parts)
     return found if found.removeprefix("fuse.") in NETWORK | OVER_FUSE else None
-
-
-def sync_folder(folder: Path) -> None:
-    """Make names of files durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def make_durable(path: Path) -> None:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tacit.errors import StoreError, StoreFailed, StoreInUse
+from tacit.policies.persistence import sync_folder
 from tacit.service.packing import damaged
-from tacit.service.sqlite_files import DATABASE, identity, make_durable, sync_folder
+from tacit.service.sqlite_files import DATABASE, identity, make_durable
 from tacit.service.store import check_format, check_identity
 
 Connect = Callable[[Path], sqlite3.Connection]

@@ -34,21 +34,14 @@ class UserCounts:
 
     def counts(self, user: bytes, group: Group) -> bool:
         """Whether a decision of this user counts; counts it if so, with the group."""
-        row = self._rows.get(user)
-        so_far = 0 if row is None else _count(row)
+        row = self._rows.get(user) or Row(user, self.known + 1, _COUNT.pack(0))
+        try:
+            (so_far,) = _COUNT.unpack(row.value)
+        except struct.error as error:
+            raise StoreDamaged(f"a row of the table of users cannot be read: {error}") from error
         if so_far >= self.most:
             return False
-        if row is None:
-            self.known += 1
-            row = Row(user, self.known, b"")
+        self.known = max(self.known, row.position)
         self._rows[user] = row._replace(value=_COUNT.pack(so_far + 1))
         group.rows.setdefault(USERS, {})[user] = self._rows[user]
         return True
-
-
-def _count(row: Row) -> int:
-    try:
-        (count,) = _COUNT.unpack(row.value)
-    except struct.error as error:
-        raise StoreDamaged(f"a row of the table of users cannot be read: {error}") from error
-    return int(count)
