@@ -14,7 +14,7 @@ from tacit.service import deployment as deployment_module
 from tacit.service import journal as journal_module
 from tacit.service.deployment import Deployment
 from tacit.service.host import Answer
-from tacit.service.published import composed
+from tacit.service.http.reads import total
 from tests.service.hosting import arms_of
 from tests.service.parts import PRIVATE, Clock, FaultyStore, body, quick_store
 
@@ -237,12 +237,10 @@ def _raises(*given: object, **named: object) -> NoReturn:
 def test_what_was_spent_is_composed(tmp_path: Path) -> None:
     store = quick_store(tmp_path)
     deployment = Deployment(store)
-    mus = []
-    for number, name in enumerate(("stream-glm", "joint-linucb")):
-        served, _ = deployment.put(f"p{number}", body(name))
-        mus.append(served.host.published.spent_mu)
+    seen = {name: deployment.put(name, body(name))[0].host.published for name in ("stream-glm", "joint-linucb")}
+    mus = [each.spent_mu for each in seen.values()]
     assert all(mu > 0.0 for mu in mus)
-    assert composed(mus) == pytest.approx(math.hypot(*mus))
+    assert total(seen).mu == pytest.approx(math.hypot(*mus))
     store.close()
 
 

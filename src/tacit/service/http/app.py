@@ -11,13 +11,12 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 
 from tacit.errors import UnknownJournal
-from tacit.service.http import problems
 from tacit.service.http.connections import ASGIScope, Disconnected, Receive, Send, answer_at_once
 from tacit.service.http.hot import HOT_ROUTES, REWARDS, hot_route
 from tacit.service.http.keys import Key
 from tacit.service.http.operations import OPERATIONS, UNLISTED, Operation
 from tacit.service.http.page import STATIC
-from tacit.service.http.problems import COMMON, JSON
+from tacit.service.http.problems import COMMON, JSON, Problem, internal, not_found, problem_of, wrong_method
 from tacit.service.http.state import Service
 
 _HOT: Final = {operation.path: operation for operation in OPERATIONS if operation.path in HOT_ROUTES.values()}
@@ -26,7 +25,6 @@ _KNOWN_METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "PATC
 _JSON_LINES: Final = "".join(
     f"{name}: {value}\r\n" for name, value in ({"content-type": JSON} | COMMON).items()
 ).encode()
-_UNROUTED: Final = "-"
 
 
 class App:
@@ -52,12 +50,12 @@ class App:
         except (Disconnected, ClientDisconnect):
             return
         except Exception as error:
-            problem = problems.problem_of(error)
+            problem = problem_of(error)
             if problem is None:
                 self.service.log.failure("a request failed", error)
             if told.status:  # an answer has begun: it cannot be taken back, only cut off
                 raise RuntimeError("an answer was cut off") from None
-            await (problem or problems.internal()).answer()(scope, receive, told)
+            await (problem or internal()).answer()(scope, receive, told)
         self._note(scope, told.status, time.perf_counter() - start)
 
     async def _answer(self, scope: ASGIScope, receive: Receive, told: _Told) -> None:
@@ -76,10 +74,11 @@ class App:
             return
         operation = _HOT[route]
         if scope["method"] != operation.method:
-            raise problems.wrong_method(operation.method)
+            raise wrong_method(operation.method)
         _check(key, operation, parts[0])
         if self.service.stopping.is_set():
-            raise problems.stopping()
+            words = "the service is stopping: try again with the same event_id"
+            raise Problem(503, "stopping", words, {"Retry-After": "2"})
         status, body = await operation.endpoint(self.service, key, parts, scope, receive)
         if answer_at_once(told.send, status, _JSON_LINES, body):
             told.status = status
@@ -88,7 +87,7 @@ class App:
 
     def _note(self, scope: ASGIScope, status: int, seconds: float) -> None:
         """Count and log the request; rewards are counted for operators alone and never logged."""
-        route = scope.get("tacit.route", _UNROUTED)
+        route = scope.get("tacit.route", "-")
         self.service.answered[route, status] += 1
         if status < 400:
             self.service.latencies[route].note(seconds)
@@ -107,7 +106,7 @@ class _Path:
         operation = self._operations.get("GET" if scope["method"] == "HEAD" else scope["method"])
         if operation is None:
             also = ["HEAD"] if "GET" in self._operations else []
-            raise problems.wrong_method(", ".join([*self._operations, *also]))
+            raise wrong_method(", ".join([*self._operations, *also]))
         scope["tacit.route"] = STATIC if operation.path.startswith(STATIC) else operation.path
         if operation.scope is not None:
             _check(scope["tacit.key"], operation, scope["path_params"].get("name"))
@@ -116,7 +115,7 @@ class _Path:
 
 
 async def _unknown_path(scope: ASGIScope, receive: Receive, send: Send) -> None:
-    raise problems.not_found()
+    raise not_found()
 
 
 def _check(key: Key, operation: Operation, policy: str | None) -> None:
@@ -125,9 +124,9 @@ def _check(key: Key, operation: Operation, policy: str | None) -> None:
     A policy that the key is not bound to is answered as one that does not exist, without looking whether it does.
     """
     if operation.scope is not None and not key.may(operation.scope):
-        raise problems.no_scope(operation.scope)
+        raise Problem(403, "scope", f"this key lacks the scope {operation.scope}")
     if operation.whole and key.policies is not None:
-        raise problems.bound()
+        raise Problem(403, "bound", "this key is bound to policies, and this is for keys that reach all of them")
     if policy is not None and not key.reaches(policy):
         raise UnknownJournal(f"no policy named {policy!r} is known to this key")
 

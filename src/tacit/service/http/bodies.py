@@ -12,7 +12,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from tacit.service.http.keys import LEAST_RATE, MOST_PATTERNS, MOST_RATE, NAME, PATTERN, Scope
-from tacit.service.http.problems import COMMON, JSON, not_json
+from tacit.service.http.problems import COMMON, JSON, Problem
 from tacit.service.intake import LONGEST_ID
 from tacit.service.terms import Mode, Settable
 
@@ -208,8 +208,12 @@ def decoded(decoder: msgspec.json.Decoder[Body], data: bytes | msgspec.Raw) -> B
     """Return what a body says, or raise a problem."""
     try:
         return decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise not_json(error) from error
+    except msgspec.ValidationError as error:  # JSON of another form than it should have
+        raise Problem(422, "invalid", str(error)) from error
+    except RecursionError as error:
+        raise Problem(400, "not-json", "the body is nested too deeply") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Problem(400, "not-json", f"the body is not JSON: {error}") from error
 
 
 def answer(document: Any, status: int = 200) -> Response:

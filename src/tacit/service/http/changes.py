@@ -113,17 +113,11 @@ def _check_size(service: Service, body: dict[str, Any]) -> None:
     for field, value in body.items():
         if isinstance(value, int | float) and value and not _SMALLEST <= abs(value) <= _LARGEST:
             raise InvalidInput(f"{field} must be 0 or between {_SMALLEST:g} and {_LARGEST:g} in size, not {value!r}")
-    dim, most = _dim(body), service.options.most_dim
-    if dim > most:
+    features, dim, most = body.get("features"), body.get("dim"), service.options.most_dim
+    if isinstance(features, dict):
+        dim = Schema.from_json(features).dim
+    if isinstance(dim, int) and dim > most:  # one that is not valid is refused later
         raise InvalidInput(f"dim must be at most {most} here, not {dim}; the option most_dim says so")
-
-
-def _dim(body: dict[str, Any]) -> int:
-    """Return the number of features that are asked for; 0 where the body has no valid one, which is refused later."""
-    if isinstance(body.get("features"), dict):
-        return Schema.from_json(body["features"]).dim
-    dim = body.get("dim")
-    return dim if isinstance(dim, int) else 0
 
 
 async def keys(service: Service, request: Request) -> Response:

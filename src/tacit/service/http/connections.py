@@ -17,15 +17,13 @@ from typing import Any, ClassVar, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from tacit.service.http import problems
 from tacit.service.http.options import Options
-from tacit.service.http.problems import COMMON, MEDIA_TYPE, Problem, too_many_connections
+from tacit.service.http.problems import COMMON, MEDIA_TYPE, Problem, too_large, too_many_connections, wrong_media_type
 
 ASGIScope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 ASGIApplication = Callable[[ASGIScope, Receive, Send], Awaitable[None]]
-Headers = Iterable[tuple[bytes, bytes]]
 LONGEST_HEAD: Final = 64 << 10
 _PIECE: Final = 256 << 10
 """Most bytes that the transport hands over at once."""
@@ -224,12 +222,9 @@ class Disconnected(Exception):  # noqa: N818 - it is no fault
     """The caller has gone in the middle of a request; nothing was done."""
 
 
-def header(headers: Headers, wanted: bytes) -> bytes | None:
+def header(headers: Iterable[tuple[bytes, bytes]], wanted: bytes) -> bytes | None:
     """Return the value of a header, whose name is in small letters; None where there is none."""
-    for name, value in headers:
-        if name == wanted:
-            return value
-    return None
+    return next((value for name, value in headers if name == wanted), None)
 
 
 async def json_body(scope: ASGIScope, receive: Receive, options: Options) -> bytes:
@@ -237,18 +232,19 @@ async def json_body(scope: ASGIScope, receive: Receive, options: Options) -> byt
     for name, value in scope["headers"]:
         if name == b"content-type":
             if value != _JSON and value.partition(b";")[0].strip().lower() != _JSON:
-                raise problems.wrong_media_type()
+                raise wrong_media_type()
         elif name == b"content-encoding":
-            raise problems.wrong_media_type()
+            raise wrong_media_type()
         elif name == b"content-length" and int(value) > _DRAINED * options.body_bytes:  # the parser takes numbers alone
-            raise problems.too_large(options.body_bytes)
+            raise too_large(options.body_bytes)
     if _WHOLE in scope:
         return await _read(receive, options.body_bytes)
     try:
         async with asyncio.timeout(options.body_seconds):
             return await _read(receive, options.body_bytes)
     except TimeoutError:
-        raise problems.too_slow(options.body_seconds) from None
+        detail = f"a body must arrive within {options.body_seconds:g} seconds"
+        raise Problem(408, "too-slow", detail, {"Connection": "close"}) from None
 
 
 async def _read(receive: Receive, bound: int) -> bytes:
@@ -265,5 +261,5 @@ async def _read(receive: Receive, bound: int) -> bytes:
             parts.append(part)
         more = message.get("more_body", False)
     if size > bound:
-        raise problems.too_large(bound)
+        raise too_large(bound)
     return b"".join(parts)

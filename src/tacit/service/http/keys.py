@@ -30,7 +30,6 @@ from tacit.service.store import KEYS, Store
 Scope = Literal["decide", "reward", "read", "admin"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 ADMIN_FILE: Final = "admin.key"
-DEFAULT_NAMESPACE: Final = "default"
 _PREFIX: Final = "tacit_"
 _NAMED: Final = "key-named."
 """Settings are named after keys, so that a name has one key whichever process makes it."""
@@ -95,15 +94,12 @@ def _matches(patterns: tuple[str, ...], name: str) -> bool:
 class KeyTaken(InvalidInput):
     """There is a key of this name."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is a key named {name!r} already: revoke it first, or choose another name")
-
 
 class Keyring:
     """All keys of a deployment, in memory and in the store."""
 
     def __init__(self, store: Store) -> None:
-        self._store, self._changing = store, threading.Lock()
+        self._store, self._changing = store, threading.RLock()
         self._keys: dict[bytes, tuple[bytes, Key]] = {}
         """Digest and key, by digest; replaced as a whole."""
         self.refresh()
@@ -111,11 +107,8 @@ class Keyring:
     def refresh(self) -> None:
         """Read the keys from the store, where other processes may have changed them."""
         with self._changing:
-            self._read()
-
-    def _read(self) -> None:
-        found = [_read(name, value) for name, value in self._store.settings(KEYS).items()]
-        self._keys = {digest: (digest, key) for digest, key in found}
+            found = [_read(name, value) for name, value in self._store.settings(KEYS).items()]
+            self._keys = {digest: (digest, key) for digest, key in found}
 
     def holder(self, authorization: bytes | None) -> Key | None:
         """Return the key of an ``Authorization`` header, or None where it has no known key."""
@@ -133,7 +126,7 @@ class Keyring:
         self,
         name: str,
         scopes: Collection[str],
-        namespace: str = DEFAULT_NAMESPACE,
+        namespace: str = "default",
         rate: float | None = None,
         policies: Collection[str] | None = None,
         *,
@@ -148,23 +141,23 @@ class Keyring:
         in_order = tuple(scope for scope in SCOPES if scope in scopes)
         key = replace(given, scopes=in_order, policies=bound and tuple(dict.fromkeys(bound)))
         with self._changing:
-            self._read()
+            self.refresh()
             if all(held.name != name for _, held in self._keys.values()):
                 value = msgspec.json.encode(asdict(key) | {"digest": digest.hex()})
                 self._store.change_settings({_NAMED + name: value}, replace=False)
-                self._read()
+                self.refresh()
             if digest not in self._keys:  # another process may have been quicker
-                raise KeyTaken(name)
+                raise KeyTaken(f"there is a key named {name!r} already: revoke it first, or choose another name")
         return text, key
 
     def revoke(self, name: str) -> bool:
         """Forget a key; return False where no key has this name."""
         with self._changing:
-            self._read()
+            self.refresh()
             found = [digest.hex() for digest, key in self._keys.values() if key.name == name]
             earlier = [kind + digest for digest in found for kind in _BY_DIGEST]
             self._store.change_settings({}, [_NAMED + name, *earlier])
-            self._read()
+            self.refresh()
         return bool(found)
 
 

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, TextIO
 
 from tacit.errors import StoreDamaged, StoreFailed
@@ -25,16 +25,13 @@ _FLUSH_AT: Final = 200
 class JsonLog:
     """Writes log lines to a stream; request lines are written in groups."""
 
-    def __init__(
-        self, stream: TextIO | None = None, *, requests: bool = True, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._stream, self.requests, self._clock = stream or sys.stderr, requests, clock
+    def __init__(self, stream: TextIO | None = None, *, requests: bool = True) -> None:
+        self._stream, self.requests, self._lock = stream or sys.stderr, requests, threading.Lock()
         self._lines: list[str] = []
-        self._lock = threading.Lock()
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Log a request that was answered; its line is written out with others."""
-        moment, took = self._clock(), round(seconds * 1e6)
+        moment, took = time.time(), round(seconds * 1e6)
         self._lines.append(
             f'{{"time":{moment:.3f},"event":"request","method":"{method}","route":"{route}","status":{status},'
             f'"microseconds":{took}}}\n'
@@ -44,7 +41,7 @@ class JsonLog:
 
     def say(self, event: str, **details: Any) -> None:
         """Log any other event, at once."""
-        self._lines.append(json.dumps({"time": round(self._clock(), 3), "event": event, **details}) + "\n")
+        self._lines.append(json.dumps({"time": round(time.time(), 3), "event": event, **details}) + "\n")
         self.flush()
 
     def failure(self, event: str, error: BaseException) -> None:
@@ -55,15 +52,11 @@ class JsonLog:
 
     def flush(self) -> None:
         """Write out the lines that were kept back."""
-        with self._lock:
+        with self._lock, suppress(OSError, ValueError):  # standard error was closed: the service goes on
             lines, self._lines = self._lines, []
-            if not lines:
-                return
-            try:
+            if lines:
                 self._stream.write("".join(lines))
                 self._stream.flush()
-            except (OSError, ValueError):  # standard error was closed: the service goes on
-                return
 
 
 def _chain(error: BaseException) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from itertools import accumulate
 
@@ -40,7 +39,7 @@ class _Numbers(Collector):
             seen = served.host.published
             decisions.add_metric([name], seen.decisions)
             releases.add_metric([name], seen.releases)
-            spent.add_metric([name], seen.spent_mu if math.isfinite(seen.spent_mu) else math.inf)
+            spent.add_metric([name], seen.spent_mu)
             unsettled.add_metric([name], served.host.unsettled)
         yield from (decisions, releases, spent)
         if not self._bound:

@@ -37,8 +37,8 @@ class Operation:
     scope: Scope | None
     endpoint: Callable[..., Awaitable[Any]]
     """Called with the service and the request; see `hot` for those that return a status and JSON."""
-    answer: type[Any] | None = object
-    """The form of the answer; ``object`` for a report or a page, None for an answer without a body."""
+    answer: Any = Any
+    """The form of the answer; ``Any`` for a report or a page, None for an answer without a body."""
     takes: type[msgspec.Struct] | None = None
     statuses: tuple[int, ...] = (200,)
     problems: tuple[int, ...] = ()
@@ -64,14 +64,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "PUT", _POLICY + "/mode", "admin", changes.put_mode, bodies.PolicyDocument, bodies.ModeBody, problems=(409,)
     ),
     Operation(
-        "POST",
-        hot.DECISIONS,
-        "decide",
-        hot.decide,
-        bodies.DecisionAnswer,
-        bodies.DecisionBody,
-        _NEW_OR_KNOWN,
-        (409, 410),
+        "POST", hot.DECISIONS, "decide", hot.decide, bodies.DecisionAnswer, bodies.DecisionBody, _NEW_OR_KNOWN, _CLASHES
     ),
     Operation("POST", hot.BATCHES, "decide", hot.decide_batch, bodies.BatchAnswer, bodies.BatchBody),
     Operation(
@@ -114,7 +107,7 @@ def openapi() -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)
-    kinds = dict.fromkeys(kind for each in OPERATIONS for kind in (each.takes, each.answer) if _is_struct(kind))
+    kinds = dict.fromkeys(kind for each in OPERATIONS for kind in (each.takes, each.answer) if kind is not None)
     _, schemas = msgspec.json.schema_components((*kinds, ProblemDocument), ref_template=_SCHEMAS)
     schemas["PolicyBody"]["additionalProperties"] = True
     schemas["BatchBody"]["properties"]["requests"]["items"] = _schema(bodies.DecisionBody)
@@ -126,13 +119,9 @@ def openapi() -> dict[str, Any]:
     }
 
 
-def _is_struct(kind: type[Any] | None) -> bool:
-    return kind not in (None, object)
-
-
-def _schema(kind: type[Any]) -> dict[str, str]:
+def _schema(kind: Any) -> dict[str, Any]:
     """Refer to the schema of a type; any JSON fits the empty one."""
-    return {"$ref": _SCHEMAS.format(name=kind.__name__)} if _is_struct(kind) else {}
+    return msgspec.json.schema_components((kind,), ref_template=_SCHEMAS)[0][0]
 
 
 def _described(operation: Operation) -> dict[str, Any]:
@@ -142,8 +131,7 @@ def _described(operation: Operation) -> dict[str, Any]:
         "operationId": re.sub(r"\W+", "_", f"{operation.method.lower()} {operation.path}").strip("_"),
         "responses": _responses(operation),
     }
-    names = re.findall(r"{(\w+)}", operation.path)
-    if names:
+    if names := re.findall(r"{(\w+)}", operation.path):
         found["parameters"] = [_parameter(name) for name in names]
     if operation.takes is not None:
         found["requestBody"] = {"required": True, "content": {JSON: {"schema": _schema(operation.takes)}}}

@@ -11,8 +11,6 @@ from typing import Any, Final
 from tacit.errors import InvalidInput
 from tacit.service.deployment import MOST_ARMS
 
-DEFAULT_FOLDER: Final = Path("tacit-data")
-DEFAULT_PORT: Final = 8470
 ADDRESS_FILE: Final = "address"
 """Beside the store while it is served: where `tacit keys` finds the service."""
 _LARGEST_PORT: Final = 65_535
@@ -26,10 +24,10 @@ def _bound(about: str, default: Any) -> Any:
 class Options:
     """All options of `tacit serve`."""
 
-    data: str = _bound("Folder of the store; made if it is missing.", str(DEFAULT_FOLDER))
+    data: str = _bound("Folder of the store; made if it is missing.", "tacit-data")
     database: str = _bound("URL of a PostgreSQL database, in place of a store in the folder.", "")
     host: str = _bound("Address to listen on.", "127.0.0.1")
-    port: int = _bound("Port to listen on; 0 picks a free one.", DEFAULT_PORT)
+    port: int = _bound("Port to listen on; 0 picks a free one.", 8_470)
     body_bytes: int = _bound("Longest body of a request, in bytes.", 1 << 20)
     most_arms: int = _bound("Most arms of a decision.", MOST_ARMS)
     most_dim: int = _bound("Most features of a policy: its state has their square.", 1_000)

@@ -86,15 +86,6 @@ def problem_of(error: Exception) -> Problem | None:
     return None
 
 
-def not_json(error: Exception) -> Problem:
-    """A body that is no JSON, or has another form than it should."""
-    if isinstance(error, msgspec.ValidationError):
-        return Problem(422, "invalid", str(error))
-    if isinstance(error, RecursionError):
-        return Problem(400, "not-json", "the body is nested too deeply")
-    return Problem(400, "not-json", f"the body is not JSON: {error}")
-
-
 def overloaded() -> Problem:
     """More requests wait than can be answered soon."""
     return Problem(503, "overloaded", "too many requests wait: try again with the same event_id", {"Retry-After": "1"})
@@ -112,19 +103,9 @@ def too_often(seconds: int) -> Problem:
     return Problem(429, "too-often", detail, {"Retry-After": str(seconds)})
 
 
-def stopping() -> Problem:
-    """The service takes no more requests."""
-    return Problem(503, "stopping", "the service is stopping: try again with the same event_id", {"Retry-After": "2"})
-
-
 def too_large(bound: int) -> Problem:
     """A body that is longer than allowed."""
     return Problem(413, "too-large", f"a body has at most {bound} bytes", {"Connection": "close"})
-
-
-def too_slow(seconds: float) -> Problem:
-    """A body that did not come in time."""
-    return Problem(408, "too-slow", f"a body must arrive within {seconds:g} seconds", {"Connection": "close"})
 
 
 def wrong_media_type() -> Problem:
@@ -136,16 +117,6 @@ def no_key() -> Problem:
     """A request without a key, or with an unknown one."""
     detail = "send a key that this service knows, as in Authorization: Bearer KEY"
     return Problem(401, "key", detail, {"WWW-Authenticate": 'Bearer realm="tacit"'})
-
-
-def no_scope(scope: str) -> Problem:
-    """A key without the scope that the route needs."""
-    return Problem(403, "scope", f"this key lacks the scope {scope}")
-
-
-def bound() -> Problem:
-    """A key that is bound to policies, on a route that is about all of them."""
-    return Problem(403, "bound", "this key is bound to policies, and this is for keys that reach all of them")
 
 
 def not_found() -> Problem:

@@ -20,7 +20,7 @@ from tacit.service.http.bodies import answer
 from tacit.service.http.connections import header
 from tacit.service.http.problems import Problem, overloaded
 from tacit.service.http.state import Service
-from tacit.service.published import Published, composed
+from tacit.service.published import Published
 
 _LOOK: Final = 1.0
 """Seconds between looks at what has changed."""
@@ -79,7 +79,7 @@ async def total_privacy(service: Service, request: Request) -> Response:
 
 def total(seen: Mapping[str, Published]) -> bodies.TotalPrivacy:
     """Compose what policies have spent; it holds for the transcript of all of them, and of all lives known of."""
-    mu = composed(each.spent_mu for each in seen.values())
+    mu = math.sqrt(sum(each.spent_mu * each.spent_mu for each in seen.values()))  # of a person who is in all policies
     lost = together(each.loss for each in seen.values())
     epsilon, delta = lost.epsilon, lost.total_delta
     return bodies.TotalPrivacy(
@@ -93,12 +93,8 @@ def total(seen: Mapping[str, Published]) -> bodies.TotalPrivacy:
 async def history(service: Service, request: Request) -> Response:
     """List the newest releases and changes of mode."""
     seen = await _newest(service, request)
-    releases = [bodies.ReleasePoint(each.decisions, each.time, _number(each.best_reward)) for each in seen.history]
+    releases = [bodies.ReleasePoint(*point) for point in seen.history]  # NaN is written as null
     return answer(bodies.History(releases, [bodies.ModePoint(*change) for change in seen.modes]))
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value  # JSON has no NaN
 
 
 async def explanation(service: Service, request: Request) -> Response:
@@ -161,7 +157,7 @@ def _summary(served: Served) -> dict[str, Any]:
         "decisions": seen.decisions,
         "releases": seen.releases,
         "newest_release": None if newest is None else newest.time,
-        "best_reward": None if newest is None else _number(newest.best_reward),
+        "best_reward": None if newest is None else newest.best_reward,
         "privacy": {name: seen.privacy.get(name) for name in _SHORT},
         "health": _health(seen),
     }

@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
 from concurrent.futures import wait
 from pathlib import Path
 from types import FrameType
@@ -32,36 +31,32 @@ _BACKLOG: Final = 2_048
 """Connections that may wait to be accepted."""
 _ACCEPTS: Final = 8
 """Connections that are accepted in a turn of the event loop: uvloop accepts one of each listener, or of its copy."""
-_MODE: Final = 0o700
 _SHARE: Final = 4
 """One of so many open files may be a connection, another one may be about to be; the others are for the store."""
 
 
 def serve(options: Options) -> None:
     """Serve until SIGTERM or SIGINT, on a database beside other processes; what was answered is in the store."""
+    folder, log = Path(options.data), JsonLog(requests=options.log_requests)
     with listen(options) as listener:
-        _serve(options, listener)
-
-
-def _serve(options: Options, listener: socket.socket) -> None:
-    folder = Path(options.data)
-    log = JsonLog(requests=options.log_requests)
-    deployment = _opened(folder, options)
-    try:
-        keyring = Keyring(deployment.store)
-        path = first_key(keyring, folder)
-        if path is not None:
-            log.say("an admin key was made", file=str(path))
-        elif not (folder / ADMIN_FILE).exists():
-            log.say("there are keys already: no admin key was made", folder=str(folder))
-        _run(deployment, keyring, log, options, listener)
-    finally:
-        listener.close()
-        (folder / ADDRESS_FILE).unlink(missing_ok=True)
-        if not finished_in(options.stop_seconds, deployment.close):
-            log.say("stopped without a snapshot, since a policy is still being made; what was answered is kept")
-            os._exit(0)
-        log.say("stopped")
+        deployment = _opened(folder, options)
+        try:
+            keyring = Keyring(deployment.store)
+            path = first_key(keyring, folder)
+            if path is not None:
+                log.say("an admin key was made", file=str(path))
+            elif not (folder / ADMIN_FILE).exists():
+                log.say("there are keys already: no admin key was made", folder=str(folder))
+            _run(deployment, keyring, log, options, listener)
+        finally:
+            listener.close()
+            (folder / ADDRESS_FILE).unlink(missing_ok=True)
+            closing = in_thread(deployment.close)
+            if not wait([closing], options.stop_seconds).done:
+                log.say("stopped without a snapshot, since a policy is still being made; what was answered is kept")
+                os._exit(0)
+            closing.result()
+            log.say("stopped")
 
 
 def listen(options: Options) -> socket.socket:
@@ -75,12 +70,11 @@ def listen(options: Options) -> socket.socket:
 
 
 def _opened(folder: Path, options: Options) -> Deployment:
-    store: Store
     if options.database:
         from tacit.service.postgres_store import PostgresStore
 
-        folder.mkdir(mode=_MODE, exist_ok=True)
-        store = PostgresStore(options.database)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        store: Store = PostgresStore(options.database)
     else:
         store = SQLiteStore(folder)
     try:
@@ -105,14 +99,6 @@ def _run(deployment: Deployment, keyring: Keyring, log: JsonLog, options: Option
     finally:
         for lane in lanes:
             lane.stop()
-
-
-def finished_in(seconds: float, work: Callable[[], object]) -> bool:
-    """Return whether ``work`` is over after so many seconds; it is left alone if not.  What it raises is raised."""
-    done, _ = wait([in_thread(work)], seconds)
-    for future in done:
-        future.result()
-    return bool(done)
 
 
 def address_of(listener: socket.socket, options: Options) -> str:
@@ -178,5 +164,4 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        self._service.log.failure("an error in the event loop", error or RuntimeError())
+        self._service.log.failure("an error in the event loop", context.get("exception") or RuntimeError())
