@@ -125,8 +125,8 @@ class FaultyStore(Store):
     def swap(self, name: str, table: str, swaps: Sequence[Swap], beside: str = "") -> set[bytes]:
         return set(self._call("swap", name, table, swaps, beside))
 
-    def compact(self, name: str, seq: int, snapshot: bytes, group: Group | None = None) -> None:
-        self._call("compact", name, seq, snapshot, group)
+    def compact(self, name: str, seq: int, snapshot: bytes, group: Group | None = None) -> bool:
+        return bool(self._call("compact", name, seq, snapshot, group))
 
     def adopt(self) -> None:
         self._call("adopt")

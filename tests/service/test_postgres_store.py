@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from tests.service.postgres_server import Server, running
 
 pytest.importorskip("psycopg", reason="PostgreSQL is not tested without psycopg") if "CI" not in os.environ else None
 
-from tacit.service import postgres_session  # noqa: E402
+from tacit.service import postgres_session, postgres_store  # noqa: E402
 from tacit.service.postgres_store import PostgresStore  # noqa: E402
 from tacit.service.postgres_tables import Generation  # noqa: E402
 
@@ -381,6 +381,40 @@ def test_a_session_that_sleeps_with_the_lock_is_ended(database: str, monkeypatch
         store.close()
 
 
+def test_a_turn_whose_steps_take_long_is_given_time(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release of a thousand features takes seconds: a fixed timer would end every process that makes one."""
+    filled(database).close()
+    monkeypatch.setitem(postgres_session._SESSION, "idle_in_transaction_session_timeout", "100ms")
+    with closing(PostgresStore(database)) as store:
+        store.expect("a", 60.0)
+        with store.turn("a", 3):
+            shown = store._turns.execute("SHOW idle_in_transaction_session_timeout").fetchone()
+            time.sleep(0.5)
+            store.append("a", 3, Group([b"4"]))
+        assert shown == ("4min",)
+        assert entries_of(store, "a") == [b"1", b"2", b"3", b"4"]
+        store.expect("a", 0.0)
+        with store.turn("a", 4):
+            assert store._turns.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("2s",)
+
+
+def test_a_snapshot_waits_for_no_dump(postgres: Server, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who reads the tables for minutes, as pg_dump does, keeps no decision from being made meanwhile."""
+    monkeypatch.setattr(postgres_store, "_READERS", "50ms")
+    filled(database).close()
+    with closing(PostgresStore(database)) as store, postgres.connected(database) as dump:
+        ((table,),) = dump.execute("SELECT relname FROM pg_class WHERE relname ~ '^rows_1_[0-9]+$'").fetchall()
+        dump.execute(f"LOCK TABLE tacit.{table} IN ACCESS SHARE MODE")
+        with store.turn("a", 3):
+            assert not store.compact("a", 3, b"snapshot")
+        assert entries_of(store, "a") == [b"1", b"2", b"3"]
+        assert append(store, "a", 3, Group([b"4"])) == 4
+        dump.rollback()
+        with store.turn("a", 4):
+            assert store.compact("a", 4, b"snapshot")
+        assert entries_of(store, "a") == []
+
+
 def test_a_commit_that_is_answered_with_rollback_is_noticed(both: tuple[PostgresStore, PostgresStore]) -> None:
     store = both[0]
 
@@ -397,7 +431,11 @@ def test_a_commit_that_is_answered_with_rollback_is_noticed(both: tuple[Postgres
 
 def test_changes_belong_to_turns(both: tuple[PostgresStore, PostgresStore]) -> None:
     store = both[0]
-    for change in (lambda: store.append("a", 3, Group([b"x"])), lambda: store.compact("a", 3, b"x")):
+    changes: list[Callable[[], object]] = [
+        lambda: store.append("a", 3, Group([b"x"])),
+        lambda: store.compact("a", 3, b"x"),
+    ]
+    for change in changes:
         with pytest.raises(StoreFailed, match="in turns, and this is none"):
             change()
     with store.turn("a", 3):

@@ -57,9 +57,9 @@ class LateStore(TappedStore):
         self._finish()
         return super().scan(*given)
 
-    def compact(self, *given: Any) -> None:
+    def compact(self, *given: Any) -> Any:
         self._finish()
-        super().compact(*given)
+        return super().compact(*given)
 
 
 def _answer_first() -> type[TappedStore]:

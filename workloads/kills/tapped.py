@@ -117,9 +117,9 @@ class TappedStore(SQLiteStore):
         with self.tap.at("commit"):
             return super().swap(name, table, swaps, beside)
 
-    def compact(self, name: str, seq: int, snapshot: bytes, group: Group | None = None) -> None:
+    def compact(self, name: str, seq: int, snapshot: bytes, group: Group | None = None) -> bool:
         with self.tap.at("snapshot"):
-            super().compact(name, seq, snapshot, group)
+            return super().compact(name, seq, snapshot, group)
 
 
 def tapped(tap: Tap, kind: type[TappedStore] = TappedStore) -> type[TappedStore]:

@@ -51,7 +51,7 @@ _SESSION: Final = {
     "default_transaction_isolation": "read committed",  # an update that has waited looks at its condition anew
     "default_transaction_read_only": "off",
     "idle_in_transaction_session_timeout": f"{PAUSE:g}s",
-    "lock_timeout": "20s",
+    "lock_timeout": "0",  # whoever has a lock ends, by the timer above or by those below
     "statement_timeout": "0",
     "tcp_keepalives_idle": "3",  # the server's side: a process whose machine is gone lets go of its lock
     "tcp_keepalives_interval": "1",

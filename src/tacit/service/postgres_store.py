@@ -9,17 +9,21 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 import psycopg
-from psycopg.errors import UndefinedTable
+from psycopg.errors import LockNotAvailable, UndefinedTable
 from psycopg.pq import TransactionStatus
 
 from tacit.errors import StoreFailed
 from tacit.service.packing import damaged, place_of, seal, unseal
-from tacit.service.postgres_session import connect, identity, open_tables, place
+from tacit.service.postgres_session import PAUSE, connect, identity, open_tables, place
 from tacit.service.postgres_tables import Generation, Values
 from tacit.service.store import NOTHING, Behind, Entries, Group, GuardedStore, Journal, Row, Swap, Tail
 
 _MOST_BEHIND: Final = 1_000
 """Entries of others that are read, and replayed, under the lock; more of them are read before it is taken."""
+_STEPS: Final = 4.0
+"""A turn may pause for so many steps, where those take long: the machine may have other work."""
+_READERS: Final = "1s"
+"""How long a snapshot waits for those who read the tables that it replaces, such as a dump."""
 _HEAD = "SELECT version, id, generation, name, config, note, seq, snapshot_seq FROM journals JOIN heads ON journal = id"
 _Result = TypeVar("_Result")
 
@@ -63,6 +67,8 @@ class PostgresStore(GuardedStore):
         """The mutex of the connection for turns; that of the other connection is the store's."""
         self._turn: _Turn | None = None
         """The one that is under way."""
+        self._pauses: dict[str, float] = {}
+        """Seconds that a turn may pause, by journal."""
         self._generations: dict[str, Generation] = {}
         """Tables of each journal, as they were last seen."""
         self._connection = connect(url)
@@ -109,6 +115,9 @@ class PostgresStore(GuardedStore):
 
     # Turns
 
+    def expect(self, name: str, seconds: float) -> None:
+        self._pauses[name] = max(PAUSE, _STEPS * seconds)
+
     @contextmanager
     def turn(self, name: str, after: int) -> Iterator[Tail]:
         with self._entered(self._turning):
@@ -136,6 +145,8 @@ class PostgresStore(GuardedStore):
         def lock(tables: Generation) -> tuple[Generation, psycopg.Cursor[Any]]:
             self._roll_back()  # after an attempt on tables that are gone
             statement = f"BEGIN; {tables.lock}; {tables.tail.format(f'{after:d}', _MOST_BEHIND)}"
+            if name in self._pauses:
+                statement += f"; SET LOCAL idle_in_transaction_session_timeout = {1e3 * self._pauses[name]:.0f}"
             return tables, self._turns.execute(statement.encode(), prepare=False)
 
         tables, found = self._on_tables(name, lock)
@@ -160,19 +171,25 @@ class PostgresStore(GuardedStore):
         if not self._turns.execute(*tables.change(name, seq, group), binary=True).fetchall():
             self._lost(name, seq)
 
-    def compact(self, name: str, seq: int, snapshot: bytes, group: Group | None = None) -> None:
+    def compact(self, name: str, seq: int, snapshot: bytes, group: Group | None = None) -> bool:
         advance = "UPDATE heads SET snapshot_seq = seq, generation = generation + 1 WHERE journal = %s"
         last, group = seq + len(group.entries if group else ()), group or Group()
         with self._in_turn(name) as tables:
             following, lock, statements = tables.follow()
-            self._turns.execute(lock)  # first: a reward that is being kept leaves nothing that the group does not see
-            self._change(tables, name, seq, group)
-            self._turns.execute(advance, (tables.journal,))
-            for statement in statements:
-                self._turns.execute(statement)
+            if not group:
+                self._turns.execute(f"SET LOCAL lock_timeout = '{_READERS}'")
+            try:
+                self._turns.execute(lock)  # first: a reward that is being kept leaves nothing the group does not see
+                self._change(tables, name, seq, group)
+                self._turns.execute(advance, (tables.journal,))
+                for statement in statements:
+                    self._turns.execute(statement)
+            except LockNotAvailable:  # the turn is over, and has changed nothing
+                return False
             self._turns.execute(following.begin, (last, seal(place_of(tables.journal, last), snapshot)))
             self._commit()
             self._generations[name] = following
+        return True
 
     def _commit(self) -> None:
         """End the turn.  A transaction that has failed answers COMMIT with ROLLBACK, and no error."""

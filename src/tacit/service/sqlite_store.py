@@ -6,7 +6,7 @@ import os
 import sqlite3
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,10 +86,9 @@ class SQLiteStore(GuardedStore):
             start = f"SELECT ({snapshot}), min(seq), max(seq) FROM entries WHERE journal = ?1"
             return journal.tail(number, after, lambda: self._rows(start, number), entries)
 
-    @contextmanager
-    def turn(self, name: str, after: int) -> Iterator[Tail | None]:
+    def turn(self, name: str, after: int) -> AbstractContextManager[Tail | None]:
         """Nothing to read: all turns are those of this process, which takes one at a time."""
-        yield None
+        return nullcontext()
 
     def append(self, name: str, seq: int, group: Group) -> int:
         with self._transaction():
@@ -114,7 +113,7 @@ class SQLiteStore(GuardedStore):
         self._put_rows(journal, group)
         return journal
 
-    def compact(self, name: str, seq: int, snapshot: bytes, group: Group | None = None) -> None:
+    def compact(self, name: str, seq: int, snapshot: bytes, group: Group | None = None) -> bool:
         with self._mutex:
             with self._transaction():
                 journal = self._change(name, seq, group or Group())
@@ -124,6 +123,7 @@ class SQLiteStore(GuardedStore):
                 self._run("UPDATE meta SET value = 1 WHERE name = 'erasing'")
             with self._using(changing=True):
                 erase(self._connection, self.folder / DATABASE)
+        return True
 
     def find(self, name: str, table: str, keys: Iterable[bytes]) -> dict[bytes, Row]:
         wanted = list(dict.fromkeys(keys))

@@ -208,6 +208,9 @@ class Store(ABC):
         which must be short.  Raises ``Behind`` where much follows, or some of it was erased.
         """
 
+    def expect(self, name: str, seconds: float) -> None:  # noqa: B027 - a store may have no need to know
+        """Say how long one step on a journal may take: who pauses for much longer in a turn may lose it."""
+
     @abstractmethod
     def append(self, name: str, seq: int, group: Group) -> int:
         """In a turn: commit a group to a journal whose last entry is ``seq``; returns the number of the last one then.
@@ -216,12 +219,13 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def compact(self, name: str, seq: int, snapshot: bytes, group: Group | None = None) -> None:
+    def compact(self, name: str, seq: int, snapshot: bytes, group: Group | None = None) -> bool:
         """In a turn: put a snapshot in place of all entries up to ``seq``, the last one, and erase them.
 
         Snapshot, erasure and the changes of ``group`` are one transaction, and the snapshot stands for the entries of
         the group, too.  When it returns, no file of the store holds the bytes of the erased entries, nor those of rows
-        that were deleted or replaced.  Takes time with the size of the whole store, rows included.  Raises as
+        that were deleted or replaced.  Takes time with the size of the whole store, rows included.  Without changes of
+        a group it may be given up, where others read what would be erased: returns whether it was done.  Raises as
         ``append`` does.
         """
 
