@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,8 @@ from tacit.service import host as host_module
 from tacit.service import journal as journal_module
 from tacit.service import published as published_module
 from tacit.service.events import EVENTS, Status
-from tacit.service.host import Answer, Refusal, Request, SetMode
+from tacit.service.host import BEAT, IDLE, Answer, Refusal, Request, SetMode
+from tacit.service.packing import pack_snapshot
 from tacit.service.published import MODE_CHANGES, ModeChange
 from tacit.service.store import Row
 from tests.service.hosting import Bench, arms_of
@@ -711,3 +714,54 @@ def test_no_acknowledged_reward_is_lost_to_the_window(tmp_path: Path) -> None:
     bench.wait(WAIT)
     assert bench.learned == [(bench.row(event, arm), 1.0) for event, arm in zip("abc", arms, strict=True)]
     assert isinstance(bench.decide("d"), Answer)
+
+
+# Policies that nobody asks for
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_policy_that_nobody_asks_for_leaves_the_memory(tmp_path: Path, processes: int) -> None:
+    """Every process would keep every policy for ever."""
+    bench = Bench(tmp_path, processes=processes, reward_wait=WAIT)
+    for number in range(20):
+        bench.arm(f"event {number}")
+        bench.reward(f"event {number}", 1.0)
+    bench.wait(WAIT)
+    bench.wait(BEAT)  # ids are forgotten
+    before, state = bench.host.published, bench.host.journal.policy.snapshot()
+    memory = weakref.ref(bench.host.journal.policy)
+    for process in range(processes):
+        bench.switch(process)
+        bench.host.refresh()  # somebody looks
+        bench.wait(IDLE - 1.0)
+        assert not bench.host.journal.resting
+        bench.wait(1.0)
+        assert bench.host.journal.resting
+    gc.collect()
+    assert memory() is None
+    assert list(bench.store.read("p").entries) == []  # rows leave the log, too
+    bench.deployment.refresh()  # nothing is new
+    bench.wait(IDLE)
+    assert bench.reward("event 3", 1.0) is Refusal.UNKNOWN_EVENT
+    assert bench.host.journal.resting
+    assert bench.host.published == before
+    bench.host.public_copy()
+    assert pack_snapshot(bench.host.journal.policy.snapshot()) == pack_snapshot(state)
+    bench.wait(IDLE)
+    assert bench.host.journal.resting
+    bench.arm("another")  # it is found again
+    assert (bench.decisions, bench.host.unsettled) == (21, 1)
+    for seconds in (WAIT, BEAT, IDLE):
+        bench.wait(seconds)
+    assert bench.host.journal.resting
+    bench.deployment.close()
+
+
+def test_a_policy_with_decisions_that_wait_stays_in_memory(tmp_path: Path) -> None:
+    bench = served(tmp_path, reward_wait=3.0 * IDLE)
+    bench.arm("a")
+    for _ in range(2):
+        bench.wait(IDLE)
+        assert not bench.host.journal.resting
+    assert bench.reward("a", 1.0) == Answer(bench.events()[0].arm, True)
+    bench.close()

@@ -79,6 +79,26 @@ def test_a_snapshot_takes_the_place_of_the_log(store: FaultyStore) -> None:
     same_state(journal.policy, PolicyJournal(store, "a").policy)
 
 
+def test_a_snapshot_that_was_given_up_is_tried_later(store: FaultyStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal, tried = begun(store, every=20), list[int]()
+
+    def give_up(*given: object) -> bool:
+        tried.append(journal.seq)
+        return False
+
+    monkeypatch.setattr(FaultyStore, "compact", give_up)
+    while len(tried) < 3:
+        with journal.working() as policy:
+            policy.select(np.eye(DIM))
+            journal.commit()
+        journal.tend()
+    assert np.diff(tried).min() >= 2  # not with every group
+    monkeypatch.undo()
+    journal.compact()
+    assert journal.snapshot_seq == journal.seq
+    same_state(journal.policy, PolicyJournal(store, "a").policy)
+
+
 def test_a_snapshot_holds_what_is_committed(store: FaultyStore) -> None:
     journal = begun(store)
     with journal.working() as policy:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,12 +12,18 @@ from typing import Any
 
 import pytest
 
-from tacit.errors import StoreMoved
+from tacit.errors import StoreMoved, UnknownJournal
 from tacit.policies.log import Decided, LogEntry, Released, Rewarded
 from tacit.service.backup import adopt_store
 from tacit.service.deployment import Deployment, Served
 from tacit.service.events import EVENTS
-from tacit.service.host import Answer, Decide, Refusal, Reward
+from tacit.service.host import BEAT, Answer, Decide, Refusal, Reward
+from tacit.service.http import hot
+from tacit.service.http.keys import Key, Keyring
+from tacit.service.http.logs import JsonLog
+from tacit.service.http.options import Options
+from tacit.service.http.state import Service
+from tacit.service.http.writer import Writer
 from tacit.service.journal import PolicyJournal
 from tacit.service.packing import unpack_entry
 from tests.service.hosting import arms_of
@@ -190,6 +198,32 @@ def test_a_policy_made_elsewhere_is_found(database: str) -> None:
         several.deployments[0].refresh("q")
         assert several.deployments[0].get("q").host.published.mode == "online"
         assert [change.number for change in several.deployments[0].get("q").host.published.modes] == [1, 2]
+
+
+def test_no_reward_begins_a_clock(database: str) -> None:
+    """Else the time of a first reward would say when decisions of others are due in that process."""
+    with serving(database) as several:
+        several.decide(0, "event")
+        deployment = several.deployments[1]
+        options, log = Options(), JsonLog(io.StringIO())
+        writer = Writer(deployment.tick, log, options.most_waiting)
+        service = Service(deployment, Keyring(deployment.store), writer, writer, log, options)
+        key = Key("caller", ("reward",), "n", "")
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b'{"reward": 1.0}'}
+
+        async def reported() -> None:
+            asked = asyncio.create_task(hot.reward(service, key, ("p", "event"), {"headers": []}, receive))
+            assert await asyncio.wait([asked], timeout=3.0 * BEAT) == (set(), {asked})
+            assert not deployment.policies
+            several.clock.now += 1.0
+            deployment.tick()
+            assert (await asked)[0] == 201
+            with pytest.raises(UnknownJournal):
+                await hot.reward(service, key, ("q", "event"), {"headers": []}, receive)
+
+        asyncio.run(reported())
 
 
 def test_a_policy_that_one_process_deletes_is_deleted_for_all(database: str) -> None:

@@ -302,18 +302,13 @@ class Policy(ABC):
         """
         return self.select_admitted(self._arms.one(contexts, user, arms))
 
-    def admit(
-        self,
-        contexts: npt.ArrayLike | None = None,
-        *,
-        user: Record | None = None,
-        arms: Arms | None = None,
-    ) -> FloatArray:
-        """Check and encode one user's arms, shape (1, K, row size), for ``select_admitted``; changes nothing."""
-        return self._arms.one(contexts, user, arms)
+    @property
+    def arm_form(self) -> ArmForm:
+        """What the policy takes as arms: checks and encodes them for ``select_admitted``, and knows no state."""
+        return self._arms
 
     def select_admitted(self, block: FloatArray) -> Decision:
-        """Choose for one user, whose arms were admitted by ``admit``."""
+        """Choose for one user, whose arms were admitted by ``arm_form``."""
         life = self._life
         with life.lock if ALIVE[0] else life.free():  # the parts of ``free`` and ``turn``, where nanoseconds count
             if life.running.locked():

@@ -18,13 +18,15 @@ from tacit.service.host import Host, Refusal, SetMode
 from tacit.service.intake import Intake
 from tacit.service.journal import PolicyJournal, create_journal, described, refuse_unfinished
 from tacit.service.published import MODE_CHANGES, first_mode
-from tacit.service.rehearsal import rehearse
+from tacit.service.rehearsal import longest_step, rehearse
 from tacit.service.store import Group, Store
 from tacit.service.terms import DELETED, TERMS, Mode, Terms, checked_mode
 
 MOST_ARMS: Final = 1_000
 _WINDOW: Final = 1_000_000
 """Decisions that may wait for their rewards in a served policy, unless it is told another number."""
+_LOOK_EVERY: Final = 1.0
+"""Seconds between looks at which policies other processes have made."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,13 @@ class Deployment:
         wall: Callable[[], float] = time.time,
     ) -> None:
         refuse_unfinished(store)
-        self.store, self._most_arms, self._clock, self._wall = store, most_arms, clock, wall
+        self.store, self.clock, self._most_arms, self._wall = store, clock, most_arms, wall
         self._hashes = Hashes(_hash_key(store))
         self._changing = threading.RLock()
         """Held while policies are made, found or closed."""
         self.policies: dict[str, Served] = {}
         """By name; replaced as a whole when one is added."""
-        started = clock()
+        started = self._looked_at = clock()
         for journal in store.journals():
             self._serve(journal.name, clock() if store.shared else started)  # others were up while this one loads
 
@@ -77,14 +79,21 @@ class Deployment:
         if name in self.policies or not self.store.shared:
             return self.get(name)
         with self._changing:
-            return self.policies.get(name) or self._serve(name, self._clock())
+            return self.policies.get(name) or self._serve(name, self.clock())
+
+    def exists(self, name: str) -> bool:
+        """Whether the store has a policy of this name; nothing begins by the question."""
+        return name in self.policies or name in {journal.name for journal in self.store.journals()}
 
     def refresh(self, name: str | None = None) -> None:
         """Take in what other processes have done to one policy, or to all of them, for those who read."""
         if not self.store.shared:
             return
-        for each in [journal.name for journal in self.store.journals()] if name is None else [name]:
-            self.find(each).host.refresh()
+        if name is not None:
+            self.find(name).host.refresh()
+            return
+        for journal in self.store.journals():
+            self.find(journal.name).host.refresh(journal)
 
     def put(self, name: str, body: Mapping[str, Any]) -> tuple[Served, bool]:
         """Make a policy, or change the mode of one that there is; also says whether it is new.
@@ -100,11 +109,10 @@ class Deployment:
         policy, terms = arguments.pop("policy", None), Terms.taken_from(arguments)
         if not isinstance(policy, str):
             raise InvalidInput('policy is missing: say which one, as in "policy": "stream-glm"')
-        known = name in self.policies or name in {journal.name for journal in self.store.journals()}
-        made = None if known else self._made(policy, arguments, terms)  # which may take long
+        made = None if self.exists(name) else self._made(policy, arguments, terms)  # which may take long
         with self._changing:
             new = made is not None and self._write(name, made, terms, mode)
-            served = self.policies.get(name) or self._serve(name, self._clock())
+            served = self.policies.get(name) or self._serve(name, self.clock())
             deleted = served.host.published.mode == DELETED
             if not (new or deleted or self._is(served, policy, arguments, terms)):
                 raise JournalExists(f"policy {name!r} exists with another configuration, which never changes")
@@ -186,8 +194,10 @@ class Deployment:
             terms = Terms(**extra.get(TERMS, {}))
         except (TypeError, ValueError) as error:
             raise StoreDamaged(f"the terms of {name!r} cannot be read: {error}") from error
-        host = Host(self.store, journal, terms, self._hashes, self._clock, self._wall, started)
-        intake = Intake(journal, terms, self._hashes, self._most_arms, self._clock)
+        if self.store.shared:
+            self.store.expect(name, longest_step(policy, config))
+        host = Host(self.store, journal, terms, self._hashes, self.clock, self._wall, started)
+        intake = Intake(journal.policy.arm_form, terms, self._hashes, self._most_arms, self.clock)
         served = Served(name, policy, config, terms, host, intake)
         self.policies = self.policies | {name: served}
         return served
@@ -195,12 +205,19 @@ class Deployment:
     def backup(self, *, keys: bool = False) -> bytes:
         """A backup of all private policies, which are served meanwhile; with the callers' ``keys``."""
         self.refresh()
-        private = {name: each for name, each in self.policies.items() if each.host.journal.policy.private}
+        private = {name: each for name, each in self.policies.items() if policy_class(each.policy).private}
         copies = {name: served.host.public_copy() for name, served in private.items()}
         return back_up(self.store, copies, keys=keys)
 
     def tick(self) -> None:
-        """Settle what is due in all policies."""
+        """Settle what is due in all policies, those included that another process has made.
+
+        A policy's clock begins here or with a decision, a change or a reader, never with a reward that comes first.
+        """
+        if self.store.shared and self.clock() - self._looked_at >= _LOOK_EVERY:
+            self._looked_at = self.clock()
+            for journal in self.store.journals():
+                self.find(journal.name)
         for served in self.policies.values():
             served.host.tick()
 

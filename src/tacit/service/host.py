@@ -31,7 +31,7 @@ from tacit.policies.state import Snapshot
 from tacit.service.events import EVENTS, INBOX, Event, Hashes, Progress, Status, WaitingEvents, inbox_row
 from tacit.service.journal import PolicyJournal, public_part
 from tacit.service.published import ModeChange, Published, modes_of, newest_point, publish, releases_of
-from tacit.service.store import Row, Store, Swap
+from tacit.service.store import Journal, Row, Store, Swap
 from tacit.service.terms import DELETED, Mode, Terms
 from tacit.service.users import USERS, UserCounts
 from tacit.typing import FloatArray
@@ -40,6 +40,8 @@ BEAT: Final = 0.25
 """Seconds between beats; the clock of a beat is a multiple of it."""
 KEPT_EVERY: Final = 5.0
 """Seconds after which a beat is written though nothing is due: so much of a waiting time can be lost by a crash."""
+IDLE: Final = 600.0
+"""Seconds after which a policy that nobody asks for, and of whose decisions none is remembered, leaves the memory."""
 _SETTLED_AT_ONCE: Final = 4_096
 """Decisions that are settled in one turn; what is left over is settled by further ones before anything else."""
 _LONGEST_TURN: Final = 0.3
@@ -125,7 +127,7 @@ class Host:
         self.journal, self.terms, self.hashes = journal, terms, hashes
         self._store, self._clock, self._wall, self._lock = store, clock, wall, threading.Lock()
         self._note, self._progress = journal.note, Progress(**json.loads(journal.note or b"{}"))
-        self._since = started - self._progress.uptime
+        self._used_at, self._since = started, started - self._progress.uptime
         self._uptime = self._kept_at = self._progress.uptime
         """The clock as it was committed, and as it was read or written last."""
         self._moved = False
@@ -161,6 +163,7 @@ class Host:
     def _turn(self, requests: Sequence[Request]) -> list[Answer | Refusal]:
         """Carry out the first of these requests: all of them, unless that would take long."""
         answers: list[Answer | Refusal] = []
+        self._used_at = self._clock()
         with self.journal.working():
             self._take_over()
             self._look_up(requests)
@@ -176,10 +179,13 @@ class Host:
 
     # What other processes have done
 
-    def refresh(self) -> None:
-        """Take in what is in the store, without a turn, for those who read."""
+    def refresh(self, newest: Journal | None = None) -> None:
+        """Take in what is in the store, without a turn, for those who read; ``newest`` is what it has just had."""
         with self._lock:
             self.journal.check()
+            if newest is not None and newest.note == self._note:  # which changes with every decision, beat and mode
+                return
+            self._used_at = self._clock()
             self.journal.catch_up()
             self._take_over()
 
@@ -213,10 +219,15 @@ class Host:
             if self._beat_due(now):
                 self._beat(now)
                 self.journal.tend()
+            elif not (self._waits or self.journal.resting) and self._clock() - self._used_at >= IDLE:
+                self.journal.rest()
+
+    @property
+    def _waits(self) -> bool:
+        return self._progress.position > self._progress.forgotten
 
     def _beat_due(self, now: float) -> bool:
-        waits = self._progress.position > self._progress.forgotten
-        return now >= self._events.next_change or (waits and now - self._kept_at >= KEPT_EVERY)
+        return now >= self._events.next_change or (self._waits and now - self._kept_at >= KEPT_EVERY)
 
     def _beat(self, now: float, *, last: bool = False) -> None:
         """Let everything contribute that is due by now, unless another process has done so."""
@@ -240,8 +251,9 @@ class Host:
         now = self._clock() - self._since
         with self._lock:
             if self.journal.alive:
-                self._beat(now, last=True)
-                self.journal.compact()
+                if not self.journal.resting:
+                    self._beat(now, last=True)
+                    self.journal.compact()
                 self.journal.end()
 
     # Requests
@@ -442,6 +454,8 @@ class Host:
     def public_copy(self) -> tuple[bytes, Snapshot, bytes]:
         """The policy's configuration, what is public of its state, and the note of its journal, at one moment."""
         with self._lock:
+            self.journal.check()
+            self.journal.catch_up()
             return self.journal.config, self.journal.public_snapshot(), self.journal.note
 
     def delete(self) -> bool:

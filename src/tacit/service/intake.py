@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tacit.errors import InvalidInput
-from tacit.policies.admission import admit_reward
+from tacit.policies.admission import ArmForm, admit_reward
 from tacit.service.events import Hashes
 from tacit.service.host import Decide, Reward
-from tacit.service.journal import PolicyJournal
 from tacit.service.terms import Terms
 
 LONGEST_ID: Final = 256
@@ -24,12 +23,8 @@ _NO_USER: Final = b""
 class Intake:
     """What is asked of one policy, as requests of its host."""
 
-    def __init__(
-        self, journal: PolicyJournal, terms: Terms, hashes: Hashes, most_arms: int, clock: Callable[[], float]
-    ) -> None:
-        self._journal, self._terms, self._hashes, self._most_arms = journal, terms, hashes, most_arms
-        self.clock = clock
-        """Seconds, as stamps have them."""
+    def __init__(self, form: ArmForm, terms: Terms, hashes: Hashes, most_arms: int, clock: Callable[[], float]) -> None:
+        self._form, self._terms, self._hashes, self._most_arms, self._clock = form, terms, hashes, most_arms, clock
 
     def decision(
         self,
@@ -46,12 +41,12 @@ class Intake:
 
         ``stamp`` is when the call arrived that it is part of; now by default.
         """
-        stamp = self.clock() if stamp is None else stamp
+        stamp = self._clock() if stamp is None else stamp
         identity = secrets.token_urlsafe(18) if event_id is None else checked_id("event_id", event_id)
         asked = contexts if contexts is not None else arms
         if asked is not None and len(asked) > self._most_arms:
             raise InvalidInput(f"at most {self._most_arms} arms are taken, not {len(asked)}")
-        block = self._journal.policy.admit(contexts, user=user, arms=arms)
+        block = self._form.one(contexts, user, arms)
         person = self._user(user_id)
         content = self._hashes.of(b"content", block.tobytes(), person or _NO_USER)
         return identity, Decide(self._hashes.event(namespace, identity), content, block, stamp, person)
@@ -66,14 +61,21 @@ class Intake:
         return self._hashes.user(user_id)
 
     def reward(
-        self, namespace: str, event_id: str, *, reward: float | None, abandoned: bool = False, arm: int | None = None
+        self,
+        namespace: str,
+        event_id: str,
+        *,
+        reward: float | None,
+        abandoned: bool = False,
+        arm: int | None = None,
+        stamp: float | None = None,
     ) -> Reward:
-        """The request that reports a reward, or that the arm was never shown; it has arrived now."""
-        stamp = self.clock()
+        """The request that reports a reward, or that the arm was never shown; ``stamp`` is as for a decision."""
+        stamp = self._clock() if stamp is None else stamp
         event = self._hashes.event(namespace, checked_id("event_id", event_id))
         if abandoned == (reward is not None):
             raise InvalidInput("give a reward, or say that the decision is abandoned")
-        value = None if reward is None else admit_reward(reward, self._journal.policy.setting)
+        value = None if reward is None else admit_reward(reward, self._form.setting)
         return Reward(event, value, stamp, arm)
 
 

@@ -38,7 +38,10 @@ class PolicyJournal:
     """A policy whose log is in a store."""
 
     policy: Policy
-    """Replaced where so much has happened in other processes that it begins anew from a snapshot of theirs."""
+    """Replaced where so much has happened in other processes that it begins anew from a snapshot of theirs.
+
+    There is none while the journal rests.
+    """
 
     def __init__(self, store: Store, name: str, *, snapshot_every: int = SNAPSHOT_EVERY) -> None:
         """Go on from what the store has."""
@@ -53,7 +56,9 @@ class PolicyJournal:
         """How often anything was released by it."""
         self.note = b""
         """The journal's note, at the last look or commit."""
-        self.snapshot_seq = 0
+        self.snapshot_seq = self._no_snapshot_before = 0
+        self.resting = True
+        """Whether the policy is in the store alone, from which the next who needs it takes it."""
         self._dead: str | None = None
         self.catch_up()
 
@@ -70,7 +75,7 @@ class PolicyJournal:
     def catch_up(self) -> None:
         """Take in what is in the store, without a turn; nothing may wait for its commit."""
         while True:
-            tail = self._store.read(self.name, self.seq)
+            tail = self._store.read(self.name, NOTHING if self.resting else self.seq)
             self.config = tail.journal.config
             try:
                 self._take_in(tail)
@@ -84,6 +89,7 @@ class PolicyJournal:
             if tail.snapshot is not None:
                 self.policy, self.seq = restore(unpack_snapshot(tail.snapshot)), tail.journal.snapshot_seq
                 self.policy.keep_log(self._log)
+                self.resting = False
             self.policy.replay(self._counted(tail.entries))
         except Behind:
             raise
@@ -116,6 +122,8 @@ class PolicyJournal:
         others to see.
         """
         self.check()
+        if self.resting:
+            self.catch_up()
         while True:
             try:
                 with self._store.turn(self.name, self.seq) as tail:
@@ -173,7 +181,8 @@ class PolicyJournal:
 
     @property
     def _snapshot_due(self) -> bool:
-        return self.seq - self.snapshot_seq >= max(self._every, min(self.carried, LONGEST_LOG))
+        due = self.snapshot_seq + max(self._every, min(self.carried, LONGEST_LOG))
+        return self.seq >= max(due, self._no_snapshot_before)
 
     def tend(self) -> None:
         """Do what is due and takes longer than a group, in a turn of its own."""
@@ -185,12 +194,19 @@ class PolicyJournal:
                 self._store.tend()
 
     def compact(self) -> None:
-        """Put a snapshot in place of the log; nothing may wait for its commit."""
+        """Put a snapshot in place of the log, or leave it for later; nothing may wait for its commit."""
         self.check()
         if self.group:
             raise TacitError("a snapshot holds what is committed: commit first")
         with self.working() as policy:
             self._put_snapshot(policy)
+
+    def rest(self) -> None:
+        """Let go of the policy until it is needed again; its rows leave the log before."""
+        if self.seq > self.snapshot_seq:
+            self.compact()
+        del self.policy
+        self.resting = True
 
     def replace(self, policy: Policy) -> None:
         """In a turn: go on with another policy; its snapshot takes the place of the log, and the group is committed.
@@ -204,7 +220,9 @@ class PolicyJournal:
 
     def _put_snapshot(self, policy: Policy) -> None:
         with self._fatal():
-            self._store.compact(self.name, self.seq, pack_snapshot(policy.snapshot()), self.group)
+            if not self._store.compact(self.name, self.seq, pack_snapshot(policy.snapshot()), self.group):
+                self._no_snapshot_before = self.seq + self._every // 10
+                return
             self.seq += len(self.group.entries)
             self.snapshot_seq = self.seq
             self._forget_group()

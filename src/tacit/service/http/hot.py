@@ -56,8 +56,8 @@ def _text(part: bytes) -> str:
 async def decide(service: Service, key: Key, parts: Parts, scope: ASGIScope, receive: Receive) -> tuple[int, bytes]:
     """Choose an arm. The same event_id and content again: the stored answer, 200."""
     body = await json_body(scope, receive, service.options)
+    stamp = service.deployment.clock()  # before it waits for anything, or is read, which takes a time that tells of it
     served = await service.found(parts[0])
-    stamp = served.intake.clock()  # before anything is done whose time depends on the arms
     identity, request = _admitted(served, key, decoded(bodies.DECISION, body), stamp)
     return await _carried_out(service.writer, served, identity, request)
 
@@ -65,9 +65,11 @@ async def decide(service: Service, key: Key, parts: Parts, scope: ASGIScope, rec
 async def reward(service: Service, key: Key, parts: Parts, scope: ASGIScope, receive: Receive) -> tuple[int, bytes]:
     """Report a reward, or that the arm was never shown. The same again: 200."""
     body = await json_body(scope, receive, service.options)
-    served, identity = await service.found(parts[0]), parts[1]
-    told = decoded(bodies.REWARD, body)
-    request = served.intake.reward(key.namespace, identity, reward=told.reward, abandoned=told.abandoned, arm=told.arm)
+    stamp, (name, identity) = service.deployment.clock(), parts
+    served, told = await service.already_found(name), decoded(bodies.REWARD, body)
+    request = served.intake.reward(
+        key.namespace, identity, reward=told.reward, abandoned=told.abandoned, arm=told.arm, stamp=stamp
+    )
     return await _carried_out(service.rewarder, served, identity, request)
 
 
@@ -99,8 +101,8 @@ async def decide_batch(
 ) -> tuple[int, bytes]:
     """Choose for many users; a bad request gets its own error in its place."""
     body = await json_body(scope, receive, service.options)
+    stamp = service.deployment.clock()
     served = await service.found(parts[0])
-    stamp = served.intake.clock()
     asked = decoded(bodies.BATCH, body).requests
     if len(asked) > service.options.most_batch:
         raise InvalidInput(f"at most {service.options.most_batch} requests are taken at once, not {len(asked)}")

@@ -24,6 +24,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from tacit.errors import InvalidInput, JournalExists, StoreError, UnknownJournal
 from tacit.service.deployment import Deployment, Served
+from tacit.service.host import BEAT
 from tacit.service.http.connections import CONNECTION, ASGIScope, header
 from tacit.service.http.keys import Key, Keyring
 from tacit.service.http.logs import JsonLog
@@ -181,6 +182,13 @@ class Service:
             return served or self.deployment.get(name)
         async with self._finding:
             return await self.aside(self.deployment.find, name)
+
+    async def already_found(self, name: str) -> Served:
+        """Return the policy of this name for a reward: no clock begins by it, and a beat or a decision finds it."""
+        if self._shared and name not in self.deployment.policies and await self.aside(self.deployment.exists, name):
+            while name not in self.deployment.policies:
+                await asyncio.sleep(BEAT)
+        return self.deployment.get(name)
 
     # What other processes have done: nothing where the store is this one's alone
 
