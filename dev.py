@@ -111,4 +111,6 @@ if __name__ == "__main__":
         sys.exit(f"Tacit needs Python 3.11 or newer; this is {sys.version.split()[0]}")
     if len(sys.argv) < 2 or sys.argv[1] not in TASKS:
         sys.exit(str(__doc__).strip())
+    # tests and simulations start hundreds of processes, each of which would compile every module anew
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     TASKS[sys.argv[1]](*sys.argv[2:])

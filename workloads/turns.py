@@ -220,6 +220,7 @@ class Player:
             try:
                 said = self._line.recv()
             except (EOFError, OSError):  # it has ended, perhaps in the middle of a message
+                self.ready.set()
                 return
             self.session = said.get("session", self.session)
             self.ready.set()
@@ -233,6 +234,10 @@ class Player:
                     record.note(said)
             except AssertionError as error:
                 self.wrong.append(str(error))
+
+    def begins(self) -> bool:
+        """Wait until it has said something; False where it has ended before."""
+        return self.ready.wait(_PATIENCE) and self.session > 0
 
     def order(self, number: signal.Signals) -> None:
         """Let it send itself a signal in its next turn."""
@@ -273,14 +278,14 @@ def campaign(url: str, kills: int, seed: int = 1, mutant: str | None = None) -> 
     players = {place: Player(url, f"{place}0", mutant, record) for place in "abc"[:_PROCESSES]}
     try:
         for player in players.values():
-            assert player.ready.wait(_PATIENCE), "a process has not begun"
+            assert player.begins(), "a process has not begun"
         for number in range(1, kills + 1):
             place, way = rng.choice(list(players)), WAYS[number % len(WAYS)]
             time.sleep(rng.uniform(0.02, 0.3))
             _kill(url, players[place], way, record, [each for each in players.values() if each is not players[place]])
             ended.append(players[place])
             players[place] = Player(url, f"{place}{number}", mutant, record)
-            assert players[place].ready.wait(_PATIENCE), "a process has not begun"
+            assert players[place].begins(), "a process has not begun"
             print(f"\r{number} of {kills} kills", end="", file=sys.stderr, flush=True)
             assert not (wrong := [words for each in (*ended, *players.values()) for words in each.wrong]), wrong[0]
     finally:
