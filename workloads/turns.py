@@ -70,7 +70,10 @@ _LATER: Final = 1e3
 """Seconds after which nothing waits any more."""
 _PATIENCE: Final = 600.0
 _AT_ONCE: Final = 50
-"""Kills on one database."""
+"""Kills on one database, at most."""
+_MOST_DECISIONS: Final = 10_000
+"""Acknowledged on one database, after which it has no further kill: the log of each policy is to be replayed whole, and
+a snapshot takes its place after 50,000 entries, of which a decision makes about three."""
 
 
 # A process
@@ -266,7 +269,10 @@ _CONTEXT.set_forkserver_preload(["tacit.service.deployment", "tacit.service.post
 
 
 def campaign(url: str, kills: int, seed: int = 1, mutant: str | None = None) -> Record:
-    """Kill so many processes; raises ``AssertionError`` if anything acknowledged is lost, or seen otherwise."""
+    """Kill so many processes, or fewer where the log gets long before.
+
+    Raises ``AssertionError`` if anything acknowledged is lost, or seen otherwise.
+    """
     rng, record, ended = random.Random(seed), Record(), list[Player]()
     store = PostgresStore(url)
     try:
@@ -288,6 +294,8 @@ def campaign(url: str, kills: int, seed: int = 1, mutant: str | None = None) -> 
             assert players[place].begins(), "a process has not begun"
             print(f"\r{number} of {kills} kills", end="", file=sys.stderr, flush=True)
             assert not (wrong := [words for each in (*ended, *players.values()) for words in each.wrong]), wrong[0]
+            if len(record.decided) > _MOST_DECISIONS:
+                break
     finally:
         for player in players.values():
             player.end()
@@ -409,10 +417,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mutant", choices=MUTANTS)
     given = parser.parse_args()
-    found = []
-    for start in range(0, given.kills, _AT_ONCE):  # on new databases, since the whole log is replayed by every start
+    found, done = list[Record](), 0
+    while done < given.kills:  # on new databases, since the whole log is replayed by every start
         with own_server() as url:
-            found.append(campaign(url, min(_AT_ONCE, given.kills - start), given.seed + start, given.mutant))
+            found.append(campaign(url, min(_AT_ONCE, given.kills - done), given.seed + done, given.mutant))
+        done += found[-1].kills.total()
+        print(f" on this database, {done} in all", file=sys.stderr)
     kills = sum((each.kills for each in found), Counter())
     decided, kept, releases = (sum(map(len, parts)) for parts in zip(*(each.seen for each in found), strict=True))
     print(f"\n{kills.total()} kills ({dict(kills)}), {decided:,} decisions, {kept:,} rewards,")
