@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-Result = TypeVar("Result")
 _ONE_ANYWAY = 16
 """Lines up to which BLAS takes one thread by itself."""
 
@@ -48,9 +46,6 @@ def one_blas_thread(dim: int | None = None) -> AbstractContextManager[None]:
     return _AS_IT_IS if dim is not None and dim <= _ONE_ANYWAY else _OneThread()
 
 
-def one_thread_for_product(numbers: int, columns: int, work: Callable[..., Result], *arguments: Any) -> Result:
-    """Call ``work``, a product of so many numbers with a matrix of so many columns, while BLAS uses one thread."""
-    if numbers * max(columns, _VECTOR_WORK) <= _SMALL_PRODUCT:
-        return work(*arguments)
-    with _OneThread():
-        return work(*arguments)
+def is_small_product(numbers: int, columns: int) -> bool:
+    """Whether BLAS takes one thread by itself for the product of so many numbers with a matrix of so many columns."""
+    return numbers * max(columns, _VECTOR_WORK) <= _SMALL_PRODUCT

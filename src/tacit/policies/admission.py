@@ -300,6 +300,18 @@ def chosen_rows(contexts: FloatArray, arms: IntArray) -> FloatArray:
     return contexts.reshape(-1, size).take(arms + np.arange(0, users * count, count), axis=0)
 
 
-def remember_rows(contexts: FloatArray, arms: IntArray, memos: FloatArray) -> None:
-    """Write the features of each user's arm to the front of its memo."""
-    memos[:, : contexts.shape[2]] = chosen_rows(contexts, arms)
+def remember_rows(contexts: FloatArray, arms: IntArray, memos: FloatArray, scores: FloatArray | None = None) -> None:
+    """Write the features of each user's arm to the front of its memo, and its score behind them.
+
+    ``scores`` are those of all arms of the first user, then of the second, and so on.
+    """
+    users, count, size = contexts.shape
+    if users == 1:  # single numbers: a call of NumPy costs more than they do
+        arm, memo = arms.item(), memos[0]
+        memo[:size] = contexts[0, arm]
+        if scores is not None:
+            memo[size] = scores[arm]
+        return
+    memos[:, :size] = chosen_rows(contexts, arms)
+    if scores is not None:
+        memos[:, size] = scores.take(arms + np.arange(0, users * count, count))

@@ -136,8 +136,8 @@ def predictions(link: Link, belief: AnyBelief | None, rows: FloatArray) -> Predi
     return link.mean(scores).tolist(), [None if sd != sd else sd for sd in sds.tolist()]
 
 
-def most_promising(scores: FloatArray, variances: FloatArray, users: int) -> tuple[IntArray, FloatArray]:
-    """Arm of the largest score plus spread for each of N users, and the scores of these arms, both of shape (N,).
+def most_promising(scores: FloatArray, variances: FloatArray, users: int) -> IntArray:
+    """Arm of the largest score plus spread for each of N users, shape (N,).
 
     ``scores`` are those of all arms of the first user, then of the second, and so on.  ``variances``, which have the
     squared width of the bonus in them, are overwritten.
@@ -145,4 +145,4 @@ def most_promising(scores: FloatArray, variances: FloatArray, users: int) -> tup
     promise = np.sqrt(np.maximum(variances, _ZERO, out=variances), out=variances)
     promise += scores
     arms: IntArray = promise.reshape(users, -1).argmax(1)
-    return arms, scores.take(arms if users == 1 else arms + np.arange(0, scores.size, scores.size // users))
+    return arms

@@ -183,6 +183,7 @@ class Policy(ABC):
     @state.setter
     def state(self, state: Any) -> None:
         self._state = state
+        vars(self).pop("belief", None)  # of the state before, where a subclass caches it
 
     # What a subclass supplies
 
@@ -315,7 +316,7 @@ class Policy(ABC):
                 life.turn()
             with life.running:
                 arms, memos, coins = self._decide(block)
-                (decision,) = self._handed_out(arms, memos, coins)
+                decision = self._handed_out(arms, memos, coins)[0]
                 if self._log is not None:
                     self._log(Decided(decision.id, [decision.arm], memos.copy()))
                 return decision

@@ -127,8 +127,8 @@ class GeometricLeaves(NamedTuple):
 
     def count_decisions(self, users: int) -> None:
         """Move the clock on by ``users`` decisions."""
-        self.decisions[()] += users
-        self.open_rows[()] += users
+        self.decisions[()] = self.decisions.item() + users
+        self.open_rows[()] = self.open_rows.item() + users
 
     def release(self, closed: Count, leaf: FloatArray, noise: FloatArray, sd: float, released: FloatArray) -> None:
         """Add the leaf to W with its weight, publish W and noise, and bring ``released``, t h, up to date."""

@@ -89,7 +89,7 @@ def choose(state: JointLinState, contexts: FloatArray, coins: FloatArray, memos:
     """Choose the arm of the largest upper confidence bound for each of N users; a memo has its features."""
     rows = contexts.reshape(-1, contexts.shape[2])
     squares = quadratics(rows, state.radius[()] ** 2 * state.inverse)
-    arms, _ = most_promising(rows.dot(state.theta), squares, len(contexts))
+    arms = most_promising(rows.dot(state.theta), squares, len(contexts))
     remember_rows(contexts, arms, memos)
     return arms
 

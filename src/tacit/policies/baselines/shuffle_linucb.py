@@ -105,7 +105,7 @@ def _choose(state: ShuffleLinState, contexts: FloatArray, coins: FloatArray, mem
     """Choose the arm of the largest <x, theta> + radius ||x||_inverse for each of N users."""
     rows = contexts.reshape(-1, contexts.shape[2])
     squares = quadratics(rows, state.radius[()] ** 2 * state.inverse)
-    arms, _ = most_promising(rows.dot(state.theta), squares, len(contexts))
+    arms = most_promising(rows.dot(state.theta), squares, len(contexts))
     remember_arms(state.batch, contexts, arms, memos)
     return arms
 

@@ -164,7 +164,7 @@ class StreamGLM(ContinualPolicy):
     def _structure(self) -> Support | None:
         return None if self.support.dense else self.support
 
-    @property
+    @cached_property
     def belief(self) -> GaussianBelief | BlockBelief:
         """The newest estimate and its covariance."""
         state: StreamState = self._state

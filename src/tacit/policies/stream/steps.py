@@ -26,13 +26,13 @@ from tacit.linalg.blocks import (
     compact_scores,
     packed_directions,
 )
-from tacit.policies.admission import chosen_rows
+from tacit.policies.admission import remember_rows
 from tacit.policies.beliefs import most_promising, quadratics
 from tacit.policies.steps import Steps
 from tacit.policies.stream.estimate import StreamConstants, solve_blocks
 from tacit.privacy.continual import Stream, contribute_outer, released_variance, unevenness
 from tacit.privacy.geometric import PublicMean
-from tacit.threads import one_blas_thread, one_thread_for_product
+from tacit.threads import is_small_product, one_blas_thread
 from tacit.typing import Count, FloatArray, IntArray
 
 
@@ -70,9 +70,14 @@ def choose(state: StreamState, contexts: FloatArray, coins: FloatArray, memos: F
     the same in neighbouring worlds.
     """
     users, _, size = contexts.shape
-    scores, variances = one_thread_for_product(contexts.size, size, _beliefs_of_arms, state, contexts.reshape(-1, size))
-    arms, memos[:, size] = most_promising(scores, variances, users)
-    memos[:, :size] = chosen_rows(contexts, arms)
+    rows = contexts.reshape(-1, size)
+    if is_small_product(rows.size, size):
+        scores, variances = _beliefs_of_arms(state, rows)
+    else:
+        with one_blas_thread():
+            scores, variances = _beliefs_of_arms(state, rows)
+    arms = most_promising(scores, variances, users)
+    remember_rows(contexts, arms, memos, scores)
     return arms
 
 
