@@ -137,6 +137,7 @@ def test_a_backup_is_for_admins_and_not_for_bound_keys(running: Running, admin: 
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/octet-stream")
     assert answer.content.startswith(b"tacit backup 1\n")
     assert len(admin.get("/v1/backup?keys=true").content) > len(answer.content)
+    assert admin.get("/v1/backup?keys=some").status_code == 422
     bound = admin.post("/v1/keys", json={"name": "bound", "scopes": ["admin"], "policies": ["x*"]}).json()["key"]
     reader = admin.post("/v1/keys", json={"name": "looks", "scopes": ["read"]}).json()["key"]
     for key, kind in ((bound, "bound"), (reader, "scope")):

@@ -76,8 +76,10 @@ async def _switched(service: Service, request: Request, change: Callable[[str], 
 
 async def backup(service: Service, request: Request) -> Response:
     """Return a backup of all policies, as a file; with keys=true also the keys of callers."""
-    keys = request.query_params.get("keys") == "true"
-    return Response(await service.aside(service.deployment.backup, keys=keys), 200, COMMON, BINARY)
+    keys = request.query_params.get("keys", "false")
+    if keys not in ("true", "false"):
+        raise InvalidInput(f"keys must be true or false, not {keys!r}")
+    return Response(await service.aside(service.deployment.backup, keys=keys == "true"), 200, COMMON, BINARY)
 
 
 def _log_mode(service: Service, served: Served, before: tuple[ModeChange, ...]) -> None:

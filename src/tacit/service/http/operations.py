@@ -44,6 +44,8 @@ class Operation:
     problems: tuple[int, ...] = ()
     """Statuses of problems beside those that follow from the rest."""
     media_type: str = JSON
+    query: tuple[str, ...] = ()
+    """Names of optional parameters."""
     whole: bool = False
     """Whether it is about all policies or keys together: a key that is bound to policies is refused."""
 
@@ -75,7 +77,16 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("GET", _POLICY + "/explanation", "read", reads.explanation),
     Operation("GET", "/v1/privacy", "read", reads.total_privacy, bodies.TotalPrivacy, whole=True),
     Operation("GET", "/v1/live", "read", reads.live, media_type="text/event-stream"),
-    Operation("GET", "/v1/backup", "admin", changes.backup, media_type=changes.BINARY, whole=True),
+    Operation(
+        "GET",
+        "/v1/backup",
+        "admin",
+        changes.backup,
+        problems=(422,),
+        media_type=changes.BINARY,
+        query=("keys",),
+        whole=True,
+    ),
     Operation("GET", "/v1/keys", "admin", changes.keys, bodies.KeyList, whole=True),
     Operation("POST", "/v1/keys", "admin", changes.add_key, bodies.NewKey, bodies.KeyBody, (201,), (409,), whole=True),
     Operation("DELETE", "/v1/keys/{key_name}", "admin", changes.revoke_key, None, statuses=(204,), whole=True),
@@ -98,6 +109,7 @@ _PARAMETERS: Final[dict[str, tuple[Any, str]]] = {
     "name": (bodies.Name, "The policy's name."),
     "event_id": (bodies.Identity, "The caller's id of the decision."),
     "key_name": (bodies.Name, "The key's name."),
+    "keys": (bool, "Whether the backup has the keys of callers."),
 }
 
 
@@ -131,8 +143,9 @@ def _described(operation: Operation) -> dict[str, Any]:
         "operationId": re.sub(r"\W+", "_", f"{operation.method.lower()} {operation.path}").strip("_"),
         "responses": _responses(operation),
     }
-    if names := re.findall(r"{(\w+)}", operation.path):
-        found["parameters"] = [_parameter(name) for name in names]
+    names = re.findall(r"{(\w+)}", operation.path)
+    if names or operation.query:
+        found["parameters"] = [*map(_parameter, names), *(_parameter(name, "query") for name in operation.query)]
     if operation.takes is not None:
         found["requestBody"] = {"required": True, "content": {JSON: {"schema": _schema(operation.takes)}}}
     if operation.scope is not None:
@@ -142,9 +155,10 @@ def _described(operation: Operation) -> dict[str, Any]:
     return found
 
 
-def _parameter(name: str) -> dict[str, Any]:
+def _parameter(name: str, place: str = "path") -> dict[str, Any]:
     kind, about = _PARAMETERS[name]
-    return {"name": name, "in": "path", "required": True, "description": about, "schema": msgspec.json.schema(kind)}
+    schema = msgspec.json.schema(kind)
+    return {"name": name, "in": place, "required": place == "path", "description": about, "schema": schema}
 
 
 def _responses(operation: Operation) -> dict[str, Any]:
