@@ -36,7 +36,7 @@ def add(
     scopes: Annotated[
         str, typer.Option(metavar="SCOPE[,SCOPE...]", help="decide, reward, read, admin (which includes all).")
     ] = "decide,reward",
-    namespace: Annotated[str, typer.Option(help="Event ids are unique in it; others do not see them.")] = "default",
+    namespace: Annotated[str, typer.Option(help="Event ids are unique for each policy and namespace.")] = "default",
     rate: Annotated[
         float | None, typer.Option(metavar="NUMBER", help="Requests per second.", show_default="key_rate")
     ] = None,

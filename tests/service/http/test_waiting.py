@@ -36,7 +36,11 @@ def test_a_reward_that_comes_too_late_is_gone(running: Running, admin: httpx.Cli
     decide(admin, path, event_id="late")
     timely = rewarded_in_time(admin, path)
     time.sleep(0.7)
-    problem(reward(admin, path, "late", reward=0.5), 410, "expired")
+    late = reward(admin, path, "late", reward=0.5)
+    problem(late, 410, "expired")
+    assert late.json()["detail"].endswith(
+        "nothing was learned from this reward; decisions without one teach default_reward, 0"
+    )
     assert reward(admin, path, timely, reward=1.0).status_code == 200
     problem(reward(admin, path, timely, reward=0.0), 409, "other-reward")
     assert decide(admin, path, event_id="late").status_code == 200

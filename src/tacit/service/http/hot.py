@@ -76,7 +76,7 @@ async def reward(service: Service, key: Key, parts: Parts, scope: ASGIScope, rec
 async def _carried_out(writer: Writer, served: Served, identity: str, request: Decide | Reward) -> tuple[int, bytes]:
     (answer,) = await writer.carry_out(served.host, (request,))
     if isinstance(answer, Refusal):
-        raise refused(answer)
+        raise refused(answer, served.terms.default_reward)
     return _status(answer), encode(DecisionAnswer(identity, answer.arm))
 
 

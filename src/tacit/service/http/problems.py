@@ -67,9 +67,11 @@ _REFUSALS: Final = {
 }
 
 
-def refused(refusal: Refusal) -> Problem:
-    """Return the problem for a host's refusal."""
+def refused(refusal: Refusal, default_reward: float | None = None) -> Problem:
+    """Return the problem for a host's refusal; ``default_reward`` is the policy's, for rewards that come too late."""
     status, code, more = _REFUSALS[refusal]
+    if refusal is Refusal.EXPIRED and default_reward is not None:
+        more += f"; decisions without one teach default_reward, {default_reward:g}"
     return Problem(status, code, f"{refusal.value}: {more}", {"Retry-After": "1"} if status == 503 else None)
 
 

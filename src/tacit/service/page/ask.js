@@ -151,7 +151,7 @@ export async function during(buttons, place, call) {
   place.className = "answer";
   place.replaceChildren();
   const slow = setTimeout(() => place.replaceChildren(h("p", { class: "calm" },
-    "Still at work: what a policy needs is compiled when it is first used.")), 1500);
+    "Still at work: a large policy is tried out before it is kept.")), 1500);
   try {
     await call();
   } catch (problem) {
