@@ -110,6 +110,17 @@ def _keeps_the_time_of_rewards() -> tuple[Change, ...]:
     return _turn_of_rewards(work)
 
 
+def _anchors_by_rewards() -> tuple[Change, ...]:
+    """A process begins its clock anew, from what is committed, when a reward comes."""
+    original = Host._keep_rewards
+
+    def keep_rewards(self: Any, requests: Sequence[Reward]) -> Any:
+        self._since = self._clock() - self._progress.uptime
+        return original(self, requests)
+
+    return ((Host, "_keep_rewards", keep_rewards),)
+
+
 def _stamps_by_groups() -> tuple[Change, ...]:
     original = Host.process
 
@@ -168,6 +179,7 @@ MUTANTS = (
     ServiceMutant("rewards settle others", "crash when others are due", MOVED, _settles_on_rewards),
     ServiceMutant("a cap on what a group settles", "a batch falls due, groups", MOVED, _settles_a_few),
     ServiceMutant("rewards keep their time", "crash after a reward", MOVED, _keeps_the_time_of_rewards),
+    ServiceMutant("rewards anchor the clock", "a batch is due, one reward or none", MOVED, _anchors_by_rewards),
     ServiceMutant("a group's start is its decisions' time", "a group that waits", MOVED, _stamps_by_groups),
     ServiceMutant("a group is a batch", "a group that waits", RELEASED, _groups_are_batches),
     ServiceMutant("a reward's visit forgets an id", "an id is asked for again", SENT, _forgets_on_rewards),

@@ -140,6 +140,9 @@ SERVICE_CASES: Final[Mapping[str, ServiceCase]] = MappingProxyType(
         "a batch falls due, groups": ServiceCase(
             lambda: batch_falls_due(994, group=2, missing=True), "a reward between, or none: other groups", still=True
         ),
+        "a batch is due, one reward or none": ServiceCase(
+            lambda: batch_falls_due(missing=True), "a reward just after 995 others are due, or none", still=True
+        ),
         "5,000 fall due": ServiceCase(
             lambda: batch_falls_due(5_042), "more rows than fit into one transaction", still=True
         ),
