@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tacit.errors import InvalidInput, TacitError
 from tacit.policies.registry import POLICIES, policy_class
 from tacit.testing import policy_checks
 from tests.contracts.policies import DIM, HORIZON, JOINT, PRIVATE, make, rounds
+from tests.steady import effort_of
 
 every_policy = pytest.mark.parametrize("name", list(POLICIES))
 private_policy = pytest.mark.parametrize("name", PRIVATE)
@@ -89,3 +91,25 @@ def test_without_a_registry_nothing_is_resumed(name: str, tmp_path: Path, monkey
 def test_a_derivative_that_underflows_is_no_error() -> None:
     policy = make("stream-glm", link="probit", theta_bound=45.0, blend=1.0, scale=0.5)  # without a search
     assert math.isinf(policy.setting.kappa)
+
+
+@pytest.mark.parametrize("name", [name for name in POLICIES if policy_class(name)._shares_ticks])
+def test_a_batch_takes_no_call_for_each_user(name: str) -> None:
+    calls = []
+    for users in (200, 400):
+        policy, (contexts, rewards) = make(name), rounds(users)
+        policy.play(contexts[:100], rewards[:100])
+        calls.append(effort_of(partial(policy.select_batch, contexts)).calls)
+    assert calls[1] - calls[0] < 100  # other releases may come between
+
+
+@every_policy
+def test_between_releases_a_batch_is_its_users_in_turn(name: str) -> None:
+    """Rounds that are played together are, too (``play_is_select_and_update_in_turn``)."""
+    contexts, rewards = rounds(1_003)
+    together, in_turn = make(name), make(name)
+    for policy in (together, in_turn):
+        policy.play(contexts[:1_000], rewards[:1_000])
+    for arms, decision in zip(contexts[1_000:], together.select_batch(contexts[1_000:]), strict=True):
+        assert isinstance(decision, tacit.Decision)
+        assert decision[:3] == in_turn.select(arms)[:3]  # predictions may be rounded otherwise

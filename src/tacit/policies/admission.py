@@ -11,6 +11,7 @@ user learns from an error whether another one's arms were valid.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +110,8 @@ class ArmForm:
 
     def _compact_each(self, block: FloatArray, refused: Refused) -> tuple[FloatArray, Refused]:
         """Users whose rows reach into two blocks join those that are refused already."""
+        with suppress(InvalidInput):
+            return self.compact(block), refused
         numbers = [user for user in range(block.shape[0] + len(refused)) if user not in refused]
         kept, errors = [], dict(refused)
         for user, arms in zip(numbers, block, strict=True):

@@ -85,10 +85,23 @@ class Pending:
         identity = self._next_id
         self._memos[identity] = memo
         self._next_id += 1
+        if self._oldest < self._next_id - self._window:
+            self._expire()
+        return identity
+
+    def add_many(self, memos: FloatArray) -> range:
+        """Remember each line of ``memos`` and return the ids of the decisions."""
+        identities = range(self._next_id, self._next_id + len(memos))
+        self._memos.update(zip(identities, memos, strict=True))
+        self._next_id = identities.stop
+        self._expire()
+        return identities
+
+    def _expire(self) -> None:
+        """Forget the decisions that the window has passed."""
         while self._oldest < self._next_id - self._window:
             self._memos.pop(self._oldest, None)
             self._oldest += 1
-        return identity
 
     def check_next(self, identity: int, users: int, memos: FloatArray) -> None:
         """Refuse an entry of a log whose first decision is not the next one, or whose memos are not for ``users``."""

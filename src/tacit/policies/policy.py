@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -348,9 +349,10 @@ class Policy(ABC):
         """
         block, refused = self._arms.many(contexts, users, arms)
         with self._life.free(), self._life.turn():
-            made = iter(self._decisions(block))
-        count = block.shape[0] + len(refused)
-        return [refused[user] if user in refused else next(made) for user in range(count)]
+            answers: list[Decision | InvalidInput] = [*self._decisions(block)]
+        for user, error in sorted(refused.items()):
+            answers.insert(user, error)
+        return answers
 
     def _decisions(self, block: FloatArray) -> list[Decision]:
         decisions: list[Decision] = []
@@ -370,7 +372,8 @@ class Policy(ABC):
             return [Decision(arms.item(), self._pending.add(memo), propensity, mean, sd)]
         propensities = coins[:, 0].tolist() if self._states_propensity else [known] * len(memos)
         told = predictions(link, belief, memos[:, :size])
-        return list(map(Decision, arms.tolist(), map(self._pending.add, memos), propensities, *told))
+        fields = zip(arms.tolist(), self._pending.add_many(memos), propensities, *told, strict=True)
+        return list(map(partial(tuple.__new__, Decision), fields))  # no call of Python for each user
 
     def _decide(self, contexts: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
         """One tick, then an arm and a memo for each user; last come the coins, which may hold propensities now."""
