@@ -109,6 +109,10 @@ class StoreDamaged(StoreError, CorruptState):  # noqa: N818
     """The store does not hold what it should: a checksum does not match, or something is missing."""
 
 
+class StoreBusy(StoreError, InvalidInput):  # noqa: N818
+    """Others, such as a dump, read what is to be erased: nothing was changed, and the call may be repeated."""
+
+
 class StoreTooNew(StoreError):  # noqa: N818
     """The store was written by a later version of the package."""
 

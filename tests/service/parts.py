@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tacit.errors import ExpiredDecision, InvalidInput
 from tacit.features import Category, Number, Schema
@@ -20,6 +22,7 @@ from tacit.service.durable import DurablePolicy
 from tacit.service.sqlite_store import SQLiteStore
 from tacit.service.store import NOTHING, Behind, Group, Journal, Row, Store, Swap, Tail
 from tests.contracts.policies import DIM, HORIZON, rounds
+from tests.steady import entropy_of
 
 PRIVATE = [name for name in POLICIES if policy_class(name).private]
 SHUFFLED = [name for name in PRIVATE if policy_class(name).guarantee == "shuffle"]
@@ -59,6 +62,15 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+@contextmanager
+def same_chance() -> Iterator[None]:
+    """Services that do the same, each in a context of its own, draw the same noise, numbers of decisions and keys."""
+    with entropy_of("the same"), pytest.MonkeyPatch.context() as fixed:
+        fixed.setattr(secrets, "randbelow", lambda below: 0)
+        fixed.setattr(secrets, "token_bytes", bytes)
+        yield
 
 
 class FaultyStore(Store):
@@ -124,6 +136,9 @@ class FaultyStore(Store):
 
     def swap(self, name: str, table: str, swaps: Sequence[Swap], beside: str = "") -> set[bytes]:
         return set(self._call("swap", name, table, swaps, beside))
+
+    def erasable(self, name: str) -> bool:
+        return self.inner.erasable(name)
 
     def compact(self, name: str, seq: int, snapshot: bytes, group: Group | None = None) -> bool:
         return bool(self._call("compact", name, seq, snapshot, group))

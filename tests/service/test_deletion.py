@@ -9,20 +9,22 @@ from typing import Any
 
 import pytest
 
-from tacit.errors import InvalidInput, JournalExists, StoreFailed, StoreMoved
+from tacit.errors import InvalidInput, JournalExists, StoreBusy, StoreFailed, StoreMoved
 from tacit.policies import state
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.state import flatten
 from tacit.service.backup import adopt_store, back_up, back_up_store, read_backup, restore_store
 from tacit.service.deployment import Deployment
 from tacit.service.events import EVENTS, INBOX
-from tacit.service.host import Refusal, SetMode
+from tacit.service.host import Answer, Refusal, SetMode
+from tacit.service.http.problems import problem_of
 from tacit.service.published import Published
 from tacit.service.sqlite_store import SQLiteStore
 from tacit.service.store import Group, Row
 from tacit.service.users import USERS
-from tests.service.hosting import Bench
+from tests.service.hosting import Bench, arms_of
 from tests.service.parts import body, quick_store
+from tests.service.postgres_server import Server
 
 WAIT = 10.0
 
@@ -237,3 +239,28 @@ def test_a_copy_that_counts_users_states_what_that_costs(tmp_path: Path) -> None
     store = opened()
     assert Deployment(store).get("p").host.published.privacy["lives"] == 2
     store.close()
+
+
+def test_nothing_is_erased_while_a_dump_reads_it(postgres: Server, database: str) -> None:
+    """A deletion that waited for the end of a dump would keep decisions of all policies waiting."""
+    from tacit.service.postgres_store import PostgresStore
+
+    deployment = Deployment(PostgresStore(database))
+    served, _ = deployment.put("p", body("stream-glm"))
+    _, request = served.intake.decision("n", contexts=arms_of(0).tolist(), event_id="event")
+    served.host.process([request])
+    with postgres.connected(database) as dump:
+        ((table,),) = dump.execute("SELECT relname FROM pg_class WHERE relname ~ '^log_1_[0-9]+$'").fetchall()
+        dump.execute(f"LOCK TABLE tacit.{table} IN ACCESS SHARE MODE")
+        with pytest.raises(StoreBusy, match="try again"):
+            deployment.delete("p")
+        (answer,) = served.host.process([request])
+        assert isinstance(answer, Answer)
+        assert not answer.new
+        assert served.host.published.mode == "online"
+        dump.rollback()
+    assert deployment.delete("p").host.published.mode == "deleted"
+    problem = problem_of(StoreBusy("read"))
+    assert problem is not None
+    assert problem.status == 503
+    deployment.close()

@@ -37,6 +37,7 @@ from tacit.service.postgres_store import PostgresStore  # noqa: E402
 from tacit.service.postgres_tables import Generation  # noqa: E402
 
 TERMINATE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tacit' AND datname = '{}'"
+SHORT = "SET idle_in_transaction_session_timeout = '100ms'"
 
 
 @pytest.fixture(scope="module")
@@ -369,33 +370,69 @@ def _turn_while_others_work(store: PostgresStore, work: Callable[[], object]) ->
         store.append("a", 3, Group([b"x"]))
 
 
-def test_a_session_that_sleeps_with_the_lock_is_ended(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def _is_gone(run: Callable[..., Any], store: PostgresStore) -> bool:
+    """Whether the server has ended the session that this store has for turns."""
+    return not run(f"SELECT 1 FROM pg_stat_activity WHERE pid = {store._turns.info.backend_pid}")
+
+
+def _timer(store: PostgresStore) -> Any:
+    """For how long this store may pause in a turn."""
+    ((shown,),) = store._turns.execute("SHOW idle_in_transaction_session_timeout").fetchall()
+    return shown
+
+
+def test_a_session_that_sleeps_with_the_lock_is_ended(both: tuple[PostgresStore, PostgresStore]) -> None:
     """The lock is taken by a message after which the server's timer runs."""
-    filled(database).close()
-    monkeypatch.setitem(postgres_session._SESSION, "idle_in_transaction_session_timeout", "300ms")
-    paused, other = PostgresStore(database), PostgresStore(database)
+    paused, other = both
+    assert _timer(paused) == "2s"
+    paused._turns.execute(SHORT)
+    other._turns.execute("SET lock_timeout = '2min'")  # fails, where it would wait for ever
     with pytest.raises(StoreFailed):
         _turn_while_others_work(paused, lambda: append(other, "a", 3, Group([b"4"])))
     assert entries_of(other, "a") == [b"1", b"2", b"3", b"4"]
-    for store in (paused, other):
-        store.close()
 
 
-def test_a_turn_whose_steps_take_long_is_given_time(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A release of a thousand features takes seconds: a fixed timer would end every process that makes one."""
-    filled(database).close()
-    monkeypatch.setitem(postgres_session._SESSION, "idle_in_transaction_session_timeout", "100ms")
-    with closing(PostgresStore(database)) as store:
-        store.expect("a", 60.0)
-        with store.turn("a", 3):
-            shown = store._turns.execute("SHOW idle_in_transaction_session_timeout").fetchone()
-            time.sleep(0.5)
-            store.append("a", 3, Group([b"4"]))
-        assert shown == ("4min",)
-        assert entries_of(store, "a") == [b"1", b"2", b"3", b"4"]
-        store.expect("a", 0.0)
-        with store.turn("a", 4):
-            assert store._turns.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("2s",)
+def test_a_turn_that_takes_long_is_not_ended(
+    both: tuple[PostgresStore, PostgresStore], run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release of a thousand features takes seconds: the timer would end every process that makes one."""
+    working, idle = both
+    monkeypatch.setattr(postgres_store, "_ALIVE_EVERY", 0.05)
+    with working.turn("a", 3):
+        idle._turns.execute("BEGIN")  # pauses from later on, and is ended
+        _wait_for(lambda: _is_gone(run, idle))
+        working.append("a", 3, Group([b"4"]))
+    assert entries_of(working, "a") == [b"1", b"2", b"3", b"4"]
+
+
+def test_a_turn_that_hangs_is_ended(both: tuple[PostgresStore, PostgresStore], monkeypatch: pytest.MonkeyPatch) -> None:
+    hanging, other = both
+    monkeypatch.setattr(postgres_store, "_ALIVE_EVERY", 0.05)
+    monkeypatch.setattr(postgres_store, "_LONGEST_TURN", 0.0)
+    with pytest.raises(StoreFailed):
+        _turn_while_others_work(hanging, lambda: append(other, "a", 3, Group([b"4"])))
+    assert entries_of(other, "a") == [b"1", b"2", b"3", b"4"]
+
+
+def test_nothing_waits_for_rewards_whose_table_is_locked(
+    postgres: Server, both: tuple[PostgresStore, PostgresStore], database: str
+) -> None:
+    """A reward waits while a snapshot or a deletion has the table; keys, lists and beats of its process do not."""
+    store, other = both
+    swap = [Swap(Row(b"k", 1, b"v"), Row(b"k", 1, b"new"))]
+    with ThreadPoolExecutor(1) as pool, other.turn("a", 3):
+        other._turns.execute(other._generations["a"].lock_all)
+        rewarded = pool.submit(store.swap, "a", "t", swap)
+        _wait_for(lambda: _waits_for_lock(postgres, store._swaps.info.backend_pid, database))
+        assert [journal.seq for journal in store.journals()] == [3]
+        assert store.settings("none") == {}
+        other._roll_back()
+        assert rewarded.result() == {b"k"}
+
+
+def _waits_for_lock(postgres: Server, session: int, database: str) -> bool:
+    asked = f"SELECT 1 FROM pg_stat_activity WHERE pid = {session} AND wait_event_type = 'Lock'"
+    return bool(postgres.run(asked, database=name_of(database)))
 
 
 def test_a_snapshot_waits_for_no_dump(postgres: Server, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -406,11 +443,14 @@ def test_a_snapshot_waits_for_no_dump(postgres: Server, database: str, monkeypat
         ((table,),) = dump.execute("SELECT relname FROM pg_class WHERE relname ~ '^rows_1_[0-9]+$'").fetchall()
         dump.execute(f"LOCK TABLE tacit.{table} IN ACCESS SHARE MODE")
         with store.turn("a", 3):
-            assert not store.compact("a", 3, b"snapshot")
-        assert entries_of(store, "a") == [b"1", b"2", b"3"]
-        assert append(store, "a", 3, Group([b"4"])) == 4
+            assert not store.erasable("a")
+            store.append("a", 3, Group([b"4"]))  # the turn goes on
+        with store.turn("a", 4):
+            assert not store.compact("a", 4, b"snapshot")
+        assert entries_of(store, "a") == [b"1", b"2", b"3", b"4"]
         dump.rollback()
         with store.turn("a", 4):
+            assert store.erasable("a")
             assert store.compact("a", 4, b"snapshot")
         assert entries_of(store, "a") == []
 
@@ -477,8 +517,8 @@ def test_much_is_not_read_under_the_lock(both: tuple[PostgresStore, PostgresStor
     append(first, "a", 3, Group([b"x"] * 1500))
     with pytest.raises(Behind), second.turn("a", 3):
         pass
-    with second.turn("a", 1000) as tail:
-        assert len(list(tail.entries)) == 503
+    with second.turn("a", 1400) as tail:
+        assert len(list(tail.entries)) == 103
 
 
 def test_rows_that_a_turn_has_read_are_not_swapped_meanwhile(both: tuple[PostgresStore, PostgresStore]) -> None:

@@ -237,6 +237,7 @@ def adopt_store(
     kept = _as_told(kept, accept_user_cost=accept_user_cost, nothing_released_since=nothing_released_since)
     for journal in journals:
         with journal.working() as policy:
+            journal.refuse_readers()
             progress = Progress(**json.loads(journal.note or b"{}"))
             progress.drop_waiting(journal.group)
             progress.lives = lives_of(kept[journal.name].note) if journal.name in kept else progress.lives

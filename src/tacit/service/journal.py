@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from tacit._version import __version__
-from tacit.errors import CorruptState, InvalidInput, StoreDamaged, StoreFailed, TacitError
+from tacit.errors import CorruptState, InvalidInput, StoreBusy, StoreDamaged, StoreFailed, TacitError
 from tacit.policies.log import LogEntry, Released
 from tacit.policies.policy import Policy
 from tacit.policies.private_policy import PrivatePolicy
@@ -202,11 +202,14 @@ class PolicyJournal:
             self._put_snapshot(policy)
 
     def rest(self) -> None:
-        """Let go of the policy until it is needed again; its rows leave the log before."""
-        if self.seq > self.snapshot_seq:
-            self.compact()
+        """Let go of the policy until it is needed again."""
         del self.policy
         self.resting = True
+
+    def refuse_readers(self) -> None:
+        """In a turn, before anything is changed: raise ``StoreBusy`` if `replace` would have to wait for others."""
+        if not self._store.erasable(self.name):
+            raise StoreBusy(f"the log of {self.name!r} is being read, by a dump perhaps: try again when that is over")
 
     def replace(self, policy: Policy) -> None:
         """In a turn: go on with another policy; its snapshot takes the place of the log, and the group is committed.
@@ -214,18 +217,23 @@ class PolicyJournal:
         That has a number in the log, by which other processes find that theirs is another policy.
         """
         self.group.entries.append(b"")
-        self._put_snapshot(policy)
+        if not self._put_snapshot(policy):
+            self._die("others read what was about to be erased")
+            self.check()
         policy.keep_log(self._log)
         self.policy = policy
 
-    def _put_snapshot(self, policy: Policy) -> None:
+    def _put_snapshot(self, policy: Policy) -> bool:
+        """Put a snapshot in place of the log, with the group; False, and later, where others read the log."""
         with self._fatal():
-            if not self._store.compact(self.name, self.seq, pack_snapshot(policy.snapshot()), self.group):
+            snapshot, put = pack_snapshot(policy.snapshot()), self._store.compact
+            if not (self._store.erasable(self.name) and put(self.name, self.seq, snapshot, self.group)):
                 self._no_snapshot_before = self.seq + self._every // 10
-                return
+                return False
             self.seq += len(self.group.entries)
             self.snapshot_seq = self.seq
             self._forget_group()
+            return True
 
     def public_snapshot(self) -> Snapshot:
         """What is public of the policy's state; a policy without privacy is refused."""

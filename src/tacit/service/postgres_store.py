@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -18,12 +19,14 @@ from tacit.service.postgres_session import PAUSE, connect, identity, open_tables
 from tacit.service.postgres_tables import Generation, Values
 from tacit.service.store import NOTHING, Behind, Entries, Group, GuardedStore, Journal, Row, Swap, Tail
 
-_MOST_BEHIND: Final = 1_000
+_MOST_BEHIND: Final = 200
 """Entries of others that are read, and replayed, under the lock; more of them are read before it is taken."""
-_STEPS: Final = 4.0
-"""A turn may pause for so many steps, where those take long: the machine may have other work."""
-_READERS: Final = "1s"
-"""How long a snapshot waits for those who read the tables that it replaces, such as a dump."""
+_ALIVE_EVERY: Final = PAUSE / 4.0
+"""Seconds between signs of life in a turn that takes long, such as a release of a thousand features."""
+_LONGEST_TURN: Final = 60.0
+"""Seconds after which a turn gives no more signs of life: something hangs, and others are to go on."""
+_READERS: Final = "200ms"
+"""How long a snapshot waits for those who read the tables that it replaces; others wait behind it."""
 _HEAD = "SELECT version, id, generation, name, config, note, seq, snapshot_seq FROM journals JOIN heads ON journal = id"
 _Result = TypeVar("_Result")
 
@@ -34,6 +37,7 @@ class _Turn(NamedTuple):
     thread: int
     name: str
     tables: Generation
+    began: float
 
 
 class PostgresStore(GuardedStore):
@@ -45,7 +49,9 @@ class PostgresStore(GuardedStore):
     its turn loses its session, and with it the turn.  Refused: a standby, a copy, tables of a later version, servers
     before version 14.
 
-    There are two connections: one for turns, and one for all else, so that rewards never wait for decisions.
+    There are three connections: one for turns, one for rows that change without a turn, and one for all else.  So
+    rewards never wait for decisions, and nothing waits for rewards.  A turn that takes long gives signs of life: the
+    server ends the session of a process that has stopped, and not of one that is at work.
 
     **Erasure.**  When ``compact`` returns, no file of a table or index has the bytes of the journal's erased entries,
     of its earlier snapshots, or of rows that were deleted or replaced before.  Not covered: the server's write-ahead
@@ -67,17 +73,19 @@ class PostgresStore(GuardedStore):
         """The mutex of the connection for turns; that of the other connection is the store's."""
         self._turn: _Turn | None = None
         """The one that is under way."""
-        self._pauses: dict[str, float] = {}
-        """Seconds that a turn may pause, by journal."""
+        self._swapping = threading.RLock()
+        """The mutex of the connection for rows that change without a turn."""
         self._generations: dict[str, Generation] = {}
         """Tables of each journal, as they were last seen."""
         self._connection = connect(url)
         try:
             open_tables(self._connection, place(url), make=make, moved_too=moved_too)
-            self._turns = connect(url)
+            self._turns, self._swaps = connect(url), connect(url)
         except BaseException:
             self._connection.close()
             raise
+        self._closed = threading.Event()
+        threading.Thread(target=self._give_signs_of_life, name="tacit-turns", daemon=True).start()
 
     def journals(self) -> list[Journal]:
         with self._reading():
@@ -115,8 +123,18 @@ class PostgresStore(GuardedStore):
 
     # Turns
 
-    def expect(self, name: str, seconds: float) -> None:
-        self._pauses[name] = max(PAUSE, _STEPS * seconds)
+    def _give_signs_of_life(self) -> None:
+        """In a thread of its own: say something in turns that take long, so that the server does not end the session.
+
+        The timer of the server (``idle_in_transaction_session_timeout``) begins anew with every statement.
+        """
+        seen: _Turn | None = None
+        while not self._closed.wait(_ALIVE_EVERY):
+            turn = self._turn
+            if turn is not None and turn is seen and time.monotonic() - turn.began < _LONGEST_TURN:
+                with suppress(psycopg.Error):  # whoever has the turn will find out, too
+                    self._turns.execute("SELECT")
+            seen = turn
 
     @contextmanager
     def turn(self, name: str, after: int) -> Iterator[Tail]:
@@ -124,7 +142,7 @@ class PostgresStore(GuardedStore):
             try:
                 with self._failing():
                     tables, tail = self._locked(name, after)
-                self._turn = _Turn(threading.get_ident(), name, tables)
+                self._turn = _Turn(threading.get_ident(), name, tables, time.monotonic())
                 yield tail
             finally:
                 self._turn = None
@@ -145,8 +163,6 @@ class PostgresStore(GuardedStore):
         def lock(tables: Generation) -> tuple[Generation, psycopg.Cursor[Any]]:
             self._roll_back()  # after an attempt on tables that are gone
             statement = f"BEGIN; {tables.lock}; {tables.tail.format(f'{after:d}', _MOST_BEHIND)}"
-            if name in self._pauses:
-                statement += f"; SET LOCAL idle_in_transaction_session_timeout = {1e3 * self._pauses[name]:.0f}"
             return tables, self._turns.execute(statement.encode(), prepare=False)
 
         tables, found = self._on_tables(name, lock)
@@ -171,13 +187,22 @@ class PostgresStore(GuardedStore):
         if not self._turns.execute(*tables.change(name, seq, group), binary=True).fetchall():
             self._lost(name, seq)
 
+    def erasable(self, name: str) -> bool:
+        with self._in_turn(name) as tables:
+            self._turns.execute(f"SET LOCAL lock_timeout = '{_READERS}'; SAVEPOINT readers")
+            with suppress(LockNotAvailable):
+                self._turns.execute(tables.lock_all)
+                self._turns.execute("ROLLBACK TO readers")
+                return True
+            self._turns.execute("ROLLBACK TO readers")
+            return False
+
     def compact(self, name: str, seq: int, snapshot: bytes, group: Group | None = None) -> bool:
         advance = "UPDATE heads SET snapshot_seq = seq, generation = generation + 1 WHERE journal = %s"
         last, group = seq + len(group.entries if group else ()), group or Group()
         with self._in_turn(name) as tables:
             following, lock, statements = tables.follow()
-            if not group:
-                self._turns.execute(f"SET LOCAL lock_timeout = '{_READERS}'")
+            self._turns.execute(f"SET LOCAL lock_timeout = '{_READERS}'")
             try:
                 self._turns.execute(lock)  # first: a reward that is being kept leaves nothing the group does not see
                 self._change(tables, name, seq, group)
@@ -225,13 +250,15 @@ class PostgresStore(GuardedStore):
             with self._in_turn(name) as tables:
                 found = self._turns.execute(query(tables, True), values, binary=True).fetchall()
         else:
-            with self._reading():
-                found = self._on_tables(name, lambda tables: self._rows(query(tables, False), values))
+            with self._beside_turns():
+                run = partial(self._swaps.execute, binary=True)
+                found = self._on_tables(name, lambda tables: run(query(tables, False), values).fetchall())
         return [Row(*row).unsealed(self._generations[name].journal, table) for row in found]
 
     def swap(self, name: str, table: str, swaps: Sequence[Swap], beside: str = "") -> set[bytes]:
-        with self._reading():
-            done = self._on_tables(name, lambda tables: self._rows(*tables.swap(table, swaps, beside)))
+        with self._beside_turns():
+            run = partial(self._swaps.execute, binary=True)
+            done = self._on_tables(name, lambda tables: run(*tables.swap(table, swaps, beside)).fetchall())
         return {key for (key,) in done}
 
     def settings(self, prefix: str) -> Mapping[str, bytes]:
@@ -255,7 +282,8 @@ class PostgresStore(GuardedStore):
     def close(self) -> None:
         """Let go of the database; in a forked process nothing happens, since it never had it."""
         if not self._forked:
-            with self._turning, self._mutex:
+            self._closed.set()
+            with self._turning, self._swapping, self._mutex:
                 self._end()
                 self._abandon()
 
@@ -275,13 +303,21 @@ class PostgresStore(GuardedStore):
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Use the connection that is not for turns."""
+        """Use the connection for all that is neither a turn nor a change of rows beside turns."""
         with self._entered(), self._failing():
+            yield
+
+    @contextmanager
+    def _beside_turns(self) -> Iterator[None]:
+        """Use the connection for rows outside of turns, which waits while their table is locked."""
+        with self._entered(self._swapping), self._failing():
             yield
 
     def _abandon(self) -> None:
         """End the sessions, but for one that another thread uses just now: ``close`` waits for that."""
-        for mutex, connection in ((self._turning, self._turns), (self._mutex, self._connection)):
+        self._closed.set()
+        connections = (self._turning, self._turns), (self._swapping, self._swaps), (self._mutex, self._connection)
+        for mutex, connection in connections:
             if mutex.acquire(blocking=False):
                 with suppress(Exception):
                     connection.close()

@@ -27,6 +27,7 @@ class Generation:
         self._log = log = f"log_{journal:d}_{generation:d}"
         self._rows = f"rows_{journal:d}_{generation:d}"
         self.lock = f"SELECT version, seq, snapshot_seq, note FROM heads WHERE journal = {journal:d} FOR NO KEY UPDATE"
+        self.lock_all = f"LOCK TABLE {log}, {self._rows} IN ACCESS EXCLUSIVE MODE"
         self.begin = f"INSERT INTO {log} VALUES (%s, %b)"
         snapshot = f"SELECT entry FROM {log} WHERE seq = %(seq)s"
         self.start = f"SELECT ({snapshot}), min(seq), max(seq) FROM {log} WHERE seq > %(seq)s"

@@ -208,8 +208,9 @@ class Store(ABC):
         which must be short.  Raises ``Behind`` where much follows, or some of it was erased.
         """
 
-    def expect(self, name: str, seconds: float) -> None:  # noqa: B027 - a store may have no need to know
-        """Say how long one step on a journal may take: who pauses for much longer in a turn may lose it."""
+    def erasable(self, name: str) -> bool:
+        """In a turn: whether `compact` can erase now what it replaces; a dump, say, may be reading it."""
+        return True
 
     @abstractmethod
     def append(self, name: str, seq: int, group: Group) -> int:
@@ -224,9 +225,9 @@ class Store(ABC):
 
         Snapshot, erasure and the changes of ``group`` are one transaction, and the snapshot stands for the entries of
         the group, too.  When it returns, no file of the store holds the bytes of the erased entries, nor those of rows
-        that were deleted or replaced.  Takes time with the size of the whole store, rows included.  Without changes of
-        a group it may be given up, where others read what would be erased: returns whether it was done.  Raises as
-        ``append`` does.
+        that were deleted or replaced.  Takes time with the size of the whole store, rows included.  Returns False, with
+        the turn over and nothing changed, where others have begun to read what would be erased.  Raises as ``append``
+        does.
         """
 
     @abstractmethod

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from tacit.errors import InvalidInput, JournalExists, UnknownJournal
+from tacit.errors import InvalidInput, JournalExists, StoreBusy, UnknownJournal
 from tacit.service.host import Refusal
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -79,6 +79,8 @@ def problem_of(error: Exception) -> Problem | None:
     """Return the problem document of an error; None for an internal error."""
     if isinstance(error, Problem):
         return error
+    if isinstance(error, StoreBusy):
+        return Problem(503, "busy", str(error), {"Retry-After": "5"})
     if isinstance(error, UnknownJournal):
         return Problem(404, "unknown-policy", "there is no policy of this name, or none that this key reaches")
     if isinstance(error, JournalExists):
