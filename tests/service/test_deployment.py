@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,6 +16,7 @@ from tacit.service import journal as journal_module
 from tacit.service.deployment import Deployment
 from tacit.service.host import Answer
 from tacit.service.http.reads import total
+from tacit.service.journal import PolicyJournal
 from tests.service.hosting import arms_of
 from tests.service.parts import PRIVATE, Clock, FaultyStore, body, quick_store
 
@@ -298,3 +300,39 @@ def test_policies_whose_releases_come_with_rewards_are_refused(tmp_path: Path) -
     assert deployment.policies == {}
     assert deployment.store.journals() == []
     deployment.close()
+
+
+def test_no_time_passes_while_a_service_stops(tmp_path: Path) -> None:
+    """How long it waits for a reward that is on its way would decide where the clock of others goes on."""
+    store, clock = quick_store(tmp_path), Clock()
+    deployment = Deployment(store, clock=clock)
+    served, _ = deployment.put("p", body("stream-glm") | {"reward_wait": 10.0})
+    _, request = served.intake.decision("n", contexts=arms_of(0).tolist())
+    served.host.process([request])
+    clock.now += 3.1
+    deployment.stop_clock()
+    for _ in range(3):
+        clock.now += 4.0
+        deployment.tick()
+    deployment.close()
+    store = quick_store(tmp_path)
+    assert json.loads(store.read("p").journal.note)["uptime"] == 3.0
+    store.close()
+
+
+def test_all_clocks_of_a_process_begin_at_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a policy takes as long as rewards of it are in its log, and others come after it."""
+    store, clock = quick_store(tmp_path), Clock()
+    deployment = Deployment(store, clock=clock)
+    for name in "abc":
+        deployment.put(name, body("stream-glm"))
+    catch_up = PolicyJournal.catch_up
+
+    def slow(journal: PolicyJournal) -> None:
+        clock.now += 5.0
+        catch_up(journal)
+
+    monkeypatch.setattr(PolicyJournal, "catch_up", slow)
+    again = Deployment(store, clock=clock)
+    assert {served.host._since for served in again.policies.values()} == {clock.now - 15.0}
+    again.close()

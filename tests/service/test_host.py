@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,13 @@ from tacit.service import events as events_module
 from tacit.service import host as host_module
 from tacit.service import journal as journal_module
 from tacit.service import published as published_module
-from tacit.service.events import EVENTS, Status
+from tacit.service.events import EVENTS, INBOX, Status
 from tacit.service.host import BEAT, IDLE, Answer, Refusal, Request, SetMode
 from tacit.service.packing import pack_snapshot
 from tacit.service.published import MODE_CHANGES, ModeChange
 from tacit.service.store import Row
 from tests.service.hosting import Bench, arms_of
-from tests.service.parts import arguments
+from tests.service.parts import arguments, quick_store, same_chance
 
 WAIT = 10.0
 
@@ -322,6 +323,41 @@ def test_decisions_of_one_group_are_settled_by_its_later_ones(tmp_path: Path) ->
     bench.wait(0.0)
     assert [event.status for event in bench.events()] == [Status.DONE, Status.EXPIRED, Status.WAITING, Status.WAITING]
     assert isinstance(third, Answer)
+
+
+@pytest.mark.parametrize("hold", [True, False])
+def test_a_group_that_takes_long_takes_several_turns(
+    hold: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others wait for the end of a turn; what is answered, learned and released is the same as in one."""
+    outcomes, turns = [], []
+    for longest in (math.inf, -1.0):
+        monkeypatch.setattr(host_module, "_LONGEST_TURN", longest)
+        with same_chance():
+            bench = served(tmp_path / str(longest), hold=hold, default_reward=0.25, event_memory=3 * WAIT)
+            calls, group = list[str](), _long_group(bench)
+            bench.store.before = calls.append
+            answers = bench.process(*group)
+        turns.append(calls.count("turn"))
+        kept = [bench.store.scan("p", table, 0, 10**6) for table in (EVENTS, INBOX)]
+        state = bench.host.journal.policy.fingerprint(), list(bench.store.read("p").entries)
+        outcomes.append((answers, bench.learned, kept, bench.note(), state, bench.host.published.estimate))
+        bench.close()
+    assert turns == [1, len(group)]
+    assert outcomes[0] == outcomes[1]
+    refusals = {answer for answer in answers if isinstance(answer, Refusal)}
+    assert refusals == {Refusal.OTHER_CONTENT, Refusal.OTHER_REWARD, Refusal.EXPIRED, Refusal.SWITCHED_OFF}
+    assert bench.host.published.releases > 3
+
+
+def _long_group(bench: Bench) -> list[Request]:
+    """Decisions and rewards of all fates, over more than a waiting time; a change of mode at last."""
+    group = list[Request]()
+    for number in range(30):
+        bench.clock.now += 1.0
+        rewards = [bench.reports(f"event {each}", number % 2) for each in (number - number % 4, number // 2)]
+        group += [bench.asks(f"event {number}"), *rewards]
+    return [*group, bench.asks("event 3"), bench.asks("event 3", 9), SetMode("off"), bench.asks("a"), *rewards]
 
 
 def test_rewards_neither_settle_nor_move_the_clock(tmp_path: Path) -> None:
@@ -739,7 +775,6 @@ def test_a_policy_that_nobody_asks_for_leaves_the_memory(tmp_path: Path, process
         assert bench.host.journal.resting
     gc.collect()
     assert memory() is None
-    assert list(bench.store.read("p").entries) == []  # rows leave the log, too
     bench.deployment.refresh()  # nothing is new
     bench.wait(IDLE)
     assert bench.reward("event 3", 1.0) is Refusal.UNKNOWN_EVENT
@@ -755,6 +790,8 @@ def test_a_policy_that_nobody_asks_for_leaves_the_memory(tmp_path: Path, process
         bench.wait(seconds)
     assert bench.host.journal.resting
     bench.deployment.close()
+    with closing(quick_store(tmp_path)) as store:
+        assert list(store.read("p").entries) == []  # a snapshot is written at the end all the same
 
 
 def test_a_policy_with_decisions_that_wait_stays_in_memory(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from tacit.errors import StoreMoved, UnknownJournal
 from tacit.policies.log import Decided, LogEntry, Released, Rewarded
+from tacit.policies.private_policy import PrivatePolicy
 from tacit.service.backup import adopt_store
 from tacit.service.deployment import Deployment, Served
 from tacit.service.events import EVENTS
@@ -242,7 +243,7 @@ def test_a_policy_that_one_process_deletes_is_deleted_for_all(database: str) -> 
 
 
 def test_a_standby_that_was_promoted_is_adopted(postgres: Any, database: str) -> None:
-    """It goes on in a timeline of its own, from what is public."""
+    """It goes on in a timeline of its own, from what is public, as a new cohort."""
     from tacit.service.postgres_store import PostgresStore
 
     with closing(Processes(database)) as several:
@@ -260,8 +261,11 @@ def test_a_standby_that_was_promoted_is_adopted(postgres: Any, database: str) ->
         adopt_store(store)
     with closing(PostgresStore(database)) as store:
         assert (store.scan("p", EVENTS, 0, 9), list(store.read("p").entries)) == ([], [])
-        seen = Deployment(store).get("p").host.published
+        host = Deployment(store).get("p").host
+        seen = host.published
         assert (seen.decisions, seen.estimate, seen.history) == (before.decisions, before.estimate, before.history)
+        assert isinstance(host.journal.policy, PrivatePolicy)
+        assert len(host.journal.policy.recovered_at) == 1
 
 
 def test_the_clock_goes_on_from_what_others_have_written(database: str) -> None:

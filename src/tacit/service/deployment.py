@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import threading
 import time
@@ -18,7 +19,7 @@ from tacit.service.host import Host, Refusal, SetMode
 from tacit.service.intake import Intake
 from tacit.service.journal import PolicyJournal, create_journal, described, refuse_unfinished
 from tacit.service.published import MODE_CHANGES, first_mode
-from tacit.service.rehearsal import longest_step, rehearse
+from tacit.service.rehearsal import rehearse
 from tacit.service.store import Group, Store
 from tacit.service.terms import DELETED, TERMS, Mode, Terms, checked_mode
 
@@ -57,15 +58,31 @@ class Deployment:
         wall: Callable[[], float] = time.time,
     ) -> None:
         refuse_unfinished(store)
-        self.store, self.clock, self._most_arms, self._wall = store, clock, most_arms, wall
+        self.store, self._most_arms, self._running, self._wall = store, most_arms, clock, wall
+        self._stopped_at: float | None = None
         self._hashes = Hashes(_hash_key(store))
         self._changing = threading.RLock()
         """Held while policies are made, found or closed."""
         self.policies: dict[str, Served] = {}
         """By name; replaced as a whole when one is added."""
-        started = self._looked_at = clock()
-        for journal in store.journals():
-            self._serve(journal.name, clock() if store.shared else started)  # others were up while this one loads
+        self._looked_at = -math.inf
+        self._look(self.clock())
+
+    def clock(self) -> float:
+        """Seconds, as stamps and waiting times have them."""
+        return self._running() if self._stopped_at is None else self._stopped_at
+
+    def stop_clock(self) -> None:
+        """Let no time pass from now on: how long it takes to stop may depend on rewards that are on their way."""
+        self._stopped_at = self.clock()
+
+    def _look(self, now: float) -> None:
+        """Begin to serve what the store has and this process does not know, as of one moment before any is read."""
+        self._looked_at = now
+        for journal in self.store.journals():
+            with self._changing:
+                if journal.name not in self.policies:
+                    self._serve(journal.name, now, journal.note)
 
     def get(self, name: str) -> Served:
         """The policy of this name, of those that this process knows."""
@@ -81,9 +98,9 @@ class Deployment:
         with self._changing:
             return self.policies.get(name) or self._serve(name, self.clock())
 
-    def exists(self, name: str) -> bool:
-        """Whether the store has a policy of this name; nothing begins by the question."""
-        return name in self.policies or name in {journal.name for journal in self.store.journals()}
+    def names(self) -> set[str]:
+        """Names of all policies of the store; nothing begins by the question."""
+        return {journal.name for journal in self.store.journals()}
 
     def refresh(self, name: str | None = None) -> None:
         """Take in what other processes have done to one policy, or to all of them, for those who read."""
@@ -109,7 +126,8 @@ class Deployment:
         policy, terms = arguments.pop("policy", None), Terms.taken_from(arguments)
         if not isinstance(policy, str):
             raise InvalidInput('policy is missing: say which one, as in "policy": "stream-glm"')
-        made = None if self.exists(name) else self._made(policy, arguments, terms)  # which may take long
+        known = name in self.policies or name in self.names()
+        made = None if known else self._made(policy, arguments, terms)  # which may take long
         with self._changing:
             new = made is not None and self._write(name, made, terms, mode)
             served = self.policies.get(name) or self._serve(name, self.clock())
@@ -183,10 +201,11 @@ class Deployment:
         asked = policy_class(policy).configured({"reward_window": _WINDOW} | arguments).to_json()
         return (found.policy, found.config, found.terms) == (policy, asked, terms)
 
-    def _serve(self, name: str, started: float) -> Served:
+    def _serve(self, name: str, started: float, note: bytes | None = None) -> Served:
         """Begin to serve a policy of the store.
 
-        Its clock goes on from ``started``: however long it takes to find its state again is time in which it is up.
+        At ``started`` its clock was what ``note`` says, or the note that is read first: however long it takes to find
+        its state again is time in which it is up.
         """
         journal = PolicyJournal(self.store, name)
         policy, config, extra = described(journal.config)
@@ -194,9 +213,7 @@ class Deployment:
             terms = Terms(**extra.get(TERMS, {}))
         except (TypeError, ValueError) as error:
             raise StoreDamaged(f"the terms of {name!r} cannot be read: {error}") from error
-        if self.store.shared:
-            self.store.expect(name, longest_step(policy, config))
-        host = Host(self.store, journal, terms, self._hashes, self.clock, self._wall, started)
+        host = Host(self.store, journal, terms, self._hashes, self.clock, self._wall, started, note)
         intake = Intake(journal.policy.arm_form, terms, self._hashes, self._most_arms, self.clock)
         served = Served(name, policy, config, terms, host, intake)
         self.policies = self.policies | {name: served}
@@ -214,10 +231,9 @@ class Deployment:
 
         A policy's clock begins here or with a decision, a change or a reader, never with a reward that comes first.
         """
-        if self.store.shared and self.clock() - self._looked_at >= _LOOK_EVERY:
-            self._looked_at = self.clock()
-            for journal in self.store.journals():
-                self.find(journal.name)
+        now = self.clock()
+        if self.store.shared and now - self._looked_at >= _LOOK_EVERY:
+            self._look(now)
         for served in self.policies.values():
             served.host.tick()
 

@@ -123,11 +123,15 @@ class Host:
         clock: Callable[[], float],
         wall: Callable[[], float],
         started: float,
+        note: bytes | None = None,
     ) -> None:
         self.journal, self.terms, self.hashes = journal, terms, hashes
         self._store, self._clock, self._wall, self._lock = store, clock, wall, threading.Lock()
         self._note, self._progress = journal.note, Progress(**json.loads(journal.note or b"{}"))
-        self._used_at, self._since = started, started - self._progress.uptime
+        then = self._progress if note is None else Progress(**json.loads(note or b"{}"))
+        # Others may have gone on while this one was reading: its clock is that of then, or theirs if that is ahead.
+        self._since = min(started - then.uptime, clock() - self._progress.uptime)
+        self._used_at = started
         self._uptime = self._kept_at = self._progress.uptime
         """The clock as it was committed, and as it was read or written last."""
         self._moved = False
@@ -214,13 +218,17 @@ class Host:
 
         Whether there is anything to do follows from decisions and the clock, never from rewards.
         """
-        now = BEAT * math.floor((self._clock() - self._since) / BEAT)
+        now = self._newest_beat()
         with self._lock:
             if self._beat_due(now):
                 self._beat(now)
                 self.journal.tend()
             elif not (self._waits or self.journal.resting) and self._clock() - self._used_at >= IDLE:
                 self.journal.rest()
+
+    def _newest_beat(self) -> float:
+        """The clock of the newest beat there could be: a multiple of ``BEAT``."""
+        return BEAT * math.floor((self._clock() - self._since) / BEAT)
 
     @property
     def _waits(self) -> bool:
@@ -248,10 +256,10 @@ class Host:
 
     def close(self) -> None:
         """A last beat and a snapshot; the host is not used any more."""
-        now = self._clock() - self._since
+        now = self._newest_beat()
         with self._lock:
             if self.journal.alive:
-                if not self.journal.resting:
+                if not self.journal.resting or self.journal.seq > self.journal.snapshot_seq:
                     self._beat(now, last=True)
                     self.journal.compact()
                 self.journal.end()
@@ -468,6 +476,7 @@ class Host:
             self._take_over()
             if self._progress.mode == DELETED:
                 return False
+            self.journal.refuse_readers()
             self._change_mode(DELETED)
             self._progress.drop_waiting(self.journal.group)
             if self._users is not None:

@@ -86,8 +86,14 @@ def _opened(folder: Path, options: Options) -> Deployment:
 
 def _run(deployment: Deployment, keyring: Keyring, log: JsonLog, options: Options, listener: socket.socket) -> None:
     shared = deployment.store.shared
-    writer = Writer(deployment.tick, log, options.most_waiting, 0.0 if shared else QUICK)
-    rewarder = Writer(keyring.refresh, log, options.most_waiting, 0.0) if shared else writer
+
+    def beat() -> None:
+        deployment.tick()
+        if shared:
+            keyring.refresh()
+
+    writer = Writer(beat, log, options.most_waiting, 0.0 if shared else QUICK)
+    rewarder = Writer(lambda: None, log, options.most_waiting, 0.0) if shared else writer
     lanes = {writer, rewarder}
     service = Service(deployment, keyring, writer, rewarder, log, options)
     for lane in lanes:
@@ -160,6 +166,7 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """End as uvicorn does, but without sending the signal again at the end: the caller has a store to close."""
+        self._service.deployment.stop_clock()
         self.force_exit |= self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 

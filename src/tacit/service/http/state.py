@@ -161,6 +161,7 @@ class Service:
         self._shared = self.deployment.store.shared
         self._finding = asyncio.Lock()
         self._key_looks, self._looks = Looks(_KEYS_PAUSE), defaultdict[str | None, Looks](Looks)
+        self._name_looks, self._names = Looks(), set[str]()
 
     async def caller(self, scope: ASGIScope) -> Key:
         """Return the key of a request and tell its connection; refuse a request without one."""
@@ -185,10 +186,14 @@ class Service:
 
     async def already_found(self, name: str) -> Served:
         """Return the policy of this name for a reward: no clock begins by it, and a beat or a decision finds it."""
-        if self._shared and name not in self.deployment.policies and await self.aside(self.deployment.exists, name):
-            while name not in self.deployment.policies:
+        if self._shared and name not in self.deployment.policies:
+            await self._name_looks.take(self._look_for_names)
+            while name in self._names and name not in self.deployment.policies:
                 await asyncio.sleep(BEAT)
         return self.deployment.get(name)
+
+    async def _look_for_names(self) -> None:
+        self._names = await self.aside(self.deployment.names)
 
     # What other processes have done: nothing where the store is this one's alone
 
