@@ -26,7 +26,7 @@ _MOST_UNSHOWN: Final = 1_000
 _TOLD_AT_ONCE: Final = 2
 """How many of them are abandoned after a call that was answered, whose caller waits meanwhile."""
 _MAKING: Final = 60.0
-"""Seconds that the making of a policy may take, whatever the timeout of other calls."""
+"""Seconds that the making of a policy may take, apart from the timeout of other calls."""
 _OFF: Final = ("switched-off", "deleted")
 """Codes of refusals by a policy that decides nothing, now or any more."""
 Arguments = ParamSpec("Arguments")
@@ -425,7 +425,7 @@ class Verbs:
         raise outcome
 
     def _asking(self, call: Call) -> Conversation[tuple[Outcome, bool]]:
-        """The answer or the error, and whether the call may have had an effect that nobody was told of."""
+        """The answer or the error, and whether the call may have had an effect that was not reported."""
         lost = False
         for attempt in range(self._retries + 1):
             if attempt:  # spread, so that many clients do not come back at once

@@ -2,7 +2,7 @@
 
 The life of a batch is the same for all of them and is told here.  It is opened (its size and its sums are planned and
 charged), it serves as many users as it has places, it is closed (its rows are taken out, its sums are released), and
-the next one is opened.  A batch ends after a public number of decisions, whoever's reward has come: a user without one
+the next one is opened.  A batch ends after a public number of decisions, rewarded or not: a user without a reward
 reports a contribution of 0.
 
 A policy supplies the size of the next batch, the sums that it asks for, how they are calibrated, and what it makes of
@@ -64,8 +64,8 @@ Sums = Callable[[str, int, FloatArray], ReleasedSum]
 class BatchPolicy(PrivatePolicy):
     """A policy whose state has the fields ``batch``, a `BatchClock`, and ``rows``, the `BatchRows` of the open batch.
 
-    The rows stand for what the devices of the batch's users hold until they report.  Whoever runs this process sees
-    them; they are dropped when the batch closes.
+    The rows stand for what the devices of the batch's users hold until they report.  The operator of this process
+    sees them; they are dropped when the batch closes.
     """
 
     guarantee: ClassVar[Model] = "shuffle"
@@ -200,13 +200,13 @@ class BatchPolicy(PrivatePolicy):
                 self._charge(plan)
             asked = self._asked
             self._asked = Asked(max(asked.reports, plan.rounds), max(asked.report_bytes, plan.bytes_per_user))
-        # Last: a batch serves nobody before all of the above is done.
+        # Last: a batch serves no user before all of the above is done.
         batch.end[()] = batch.served[()] + users if users > 0 else NONE_OPEN
 
     def _close_batch(self) -> None:
         """Take the batch's rows out, release its sums, learn from them.
 
-        In this order: whatever interrupts it, a batch is released at most once, and its rows are in no other.
+        In this order: even if it is interrupted, a batch is released at most once, and its rows are in no other.
         """
         rows: BatchRows = self.state.rows
         plan = self._plan(rows.users)

@@ -15,7 +15,7 @@ from tacit.typing import Count, FloatArray, IntArray, count
 CLOSE: Final = 1
 """Event: the open batch is full."""
 OPEN: Final = 2
-"""Event: no batch is open, though one should be, since whoever was to open it was interrupted."""
+"""Event: open a batch; the call that should have done so was interrupted."""
 NONE_OPEN: Final = 0
 """End of a batch when none is open any more: too few users are left of the horizon."""
 BETWEEN: Final = -1

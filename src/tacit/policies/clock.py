@@ -65,7 +65,7 @@ def tick(policy: Policy, users: int) -> FloatArray:
         noise = _noise(policy, span, users if policy._noise_for_each else 1).reshape(-1)
     clock.ticks_left -= counted if span.rare else 1
     if begins and span.rare and span.noise_size:
-        clock.ticks_left = 0  # whatever interrupts this tick, the next one asks the state whether its leaf is due
+        clock.ticks_left = 0  # if this tick is interrupted, the next one asks the state whether its leaf is due
     if policy._coin_count:
         coins = policy.randomness.coins.random((users, policy._coin_count))
     else:
@@ -97,7 +97,7 @@ def learn_queued(policy: Policy) -> None:
 def play(policy: Policy, contexts: FloatArray, rewards: FloatArray) -> IntArray:
     """Play whole rounds, span by span; ``contexts`` are in the form that steps take."""
     count, clock = contexts.shape[0], policy._clock
-    clock.ticks_left = 0  # spans of its own: whatever interrupts it, the next decision begins another
+    clock.ticks_left = 0  # spans of its own: if it is interrupted, the next decision begins another
     if clock.unlearned:
         learn_queued(policy)  # before those of these rounds, as they came
     arms, start = np.empty(count, dtype=np.int64), 0
@@ -129,7 +129,7 @@ def _play_rounds(policy: Policy, span: Span, contexts: FloatArray, rewards: Floa
 
 
 def _play_part(policy: Policy, contexts: FloatArray, rewards: FloatArray, coins: FloatArray, arms: IntArray) -> int:
-    """Choose for all of these users, and learn from what their arms earn; how many of them were played so."""
+    """Choose and learn; return the number of users played."""
     memos, until_change = np.empty((arms.size, policy._pending.memo_size)), policy._steps.until_change
     arms[:] = policy._steps.choose(policy._state, contexts, coins, memos)
     earned = rewards[0][arms] if arms.size == 1 else rewards[np.arange(arms.size), arms]

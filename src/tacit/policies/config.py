@@ -75,7 +75,7 @@ class FieldText(NamedTuple):
     name: str
     kind: str
     default: str
-    """In the form that one types; ``required`` where there is none."""
+    """Default as Python source; ``required`` where there is none."""
     about: str
 
 

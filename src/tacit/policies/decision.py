@@ -55,8 +55,8 @@ class Decision(NamedTuple):
 class Pending:
     """What learning needs to know of each decision whose reward may still come.
 
-    A decision expires after ``window`` further decisions.  That depends on the clock alone, never on whether anyone's
-    reward arrived, and keeps memory bounded when rewards get lost.
+    A decision expires after ``window`` further decisions.  That depends on the clock alone, never on which rewards
+    arrived, and keeps memory bounded when rewards get lost.
 
     With an ``age`` a reward is kept until its decision is so many decisions old (``keep``), and handed out then
     (``matured``), whenever it came; a decision that has none by then expires.
@@ -175,7 +175,7 @@ class Pending:
         """Memos and rewards of the decisions that are old enough when the next one is made, oldest first.
 
         Which decisions these are depends on the clock alone.  Those without a reward expire.  Each is given away before
-        it is handed out: whatever interrupts the rest, a reward never counts twice.
+        it is handed out: where the rest is interrupted, a reward never counts twice.
         """
         while self._oldest <= self._next_id - self.age:
             self._memos.pop(self._oldest, None)
@@ -201,7 +201,7 @@ class Pending:
         self._oldest = self._first_id
 
     def to_arrays(self) -> dict[str, FloatArray | IntArray]:
-        """All fields as arrays, for saving; in the order of decisions, whatever the order of their rewards."""
+        """All fields as arrays, for saving; in the order of decisions, not of their rewards."""
         clock = np.array([self._next_id, self._oldest, self._first_id, self._earlier], dtype=np.int64)
         memos = self._rows(list(self._memos.values()))
         arrays: dict[str, FloatArray | IntArray] = {"ids": _numbers(self._memos), "memos": memos, "clock": clock}

@@ -1,8 +1,8 @@
 """A private state goes on in one place: one call at a time, one process, one holder of its last file.
 
 Noise drawn twice for one release can be averaged away, and a row counted twice costs twice its charge.  So calls of a
-policy are serialised by a lock, a forked child is refused, and after a save whoever goes on first, the object or the
-file, takes the other's right away (docs/theory.md, "Assumptions").
+policy are serialised by a lock, a forked child is refused, and after a save the first of the object and the file that
+goes on takes the other's right away (docs/theory.md, "Assumptions").
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _ByProcess:
 
 
 def _fork_mark() -> Any:
-    """Something whose first entry is 1 in this process and 0 in any that is forked from it, by whatever code.
+    """Page whose first byte reads 1 here and 0 after any fork.
 
     Servers that fork in C before they know of Python run none of its hooks; but the kernel wipes the page for them.
     """
@@ -84,9 +84,9 @@ class PolicyLife:
     """The locks, process and claim of one policy.
 
     Every call that touches the state is made inside ``with life.free(), life.turn()``, or, where nanoseconds count, by
-    the parts of these.  Other threads wait at ``lock``, which lets its own thread in again; whoever has passed it and
-    finds ``running`` locked is inside of another call of the same thread.  Both are context managers by themselves, so
-    that no signal can come between their being taken and noted.
+    the parts of these.  Other threads wait at ``lock``, which lets its own thread in again; a call that has passed it
+    and finds ``running`` locked is inside of another call of the same thread.  Both are context managers by themselves,
+    so that no signal can come between their being taken and noted.
     """
 
     def __init__(self, *, private: bool) -> None:
@@ -97,7 +97,7 @@ class PolicyLife:
         self.lock: Any = make_lock()
         self.running: Any = make_running()
         self.claim: Claim | None = None
-        """Of the file of the last save, as long as nobody went on from it."""
+        """Claim of the last saved file; None once it was resumed."""
         _LIVES.add(self)
 
     def free(self) -> Any:

@@ -1,8 +1,8 @@
 """Saved states: plain arrays and JSON in one file, resumed at most once.
 
 Noise drawn twice for one release halves its variance, so that a state may go on in one place only.  Every saved file
-carries a token and, as the last bytes of the file, a mark.  Whoever goes on first, a ``load`` of the file or the object
-that saved it, takes the token and sets the mark; everybody else is refused.  The token is taken in a registry of this
+carries a token and, as the last bytes of the file, a mark.  The first to go on, a ``load`` of the file or the object
+that saved it, takes the token and sets the mark; any other is refused.  The token is taken in a registry of this
 user on this machine, which also stops copies of the file; the mark travels with the file.  A file that cannot be marked
 is not resumed.
 """
@@ -49,7 +49,7 @@ class Claim:
     def take(self) -> None:
         """Go on in the object that saved: register, and mark the file if it is still where it was written."""
         register(self.token)
-        # Moved, replaced or set read-only meanwhile: the registry has the token, and nobody was promised more.
+        # Moved, replaced or set read-only meanwhile: the registry has the token, and no more is promised.
         with suppress(CannotMark, CorruptState):
             _mark(self.path, self.token)
 
@@ -93,7 +93,7 @@ def new_claim(path: str | Path) -> Claim:
 def write(claim: Claim, header: dict[str, Any], arrays: Arrays) -> None:
     """Write a state atomically.
 
-    Whoever saves must hold the claim already: an error or a signal may come when the file is in its place.
+    The caller must hold the claim.  An error or a signal may come when the file is in its place.
     """
     full = {"format": FORMAT, "version": __version__, "token": claim.token, **header}
     target = claim.path
@@ -135,7 +135,7 @@ def resume(path: str | Path, token: str) -> None:
     try:
         _mark(Path(path), token)
     except BaseException as error:
-        if not isinstance(error, StateInUse):  # nobody goes on: leave everything as it was
+        if not isinstance(error, StateInUse):  # not resumed: leave everything as it was
             (_registry() / token).unlink(missing_ok=True)
         raise
 

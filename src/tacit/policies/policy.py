@@ -412,7 +412,7 @@ class Policy(ABC):
                 if self._pending.age:
                     self._pending.keep(decision, value)  # until its decision has reached ``reward_age``
                 else:
-                    # Taken first: whatever interrupts the rest, a reward never counts twice.
+                    # Taken first: where the rest is interrupted, a reward never counts twice.
                     self._learn(self._pending.take(decision), value)
                 if self._log is not None:
                     self._log(Rewarded(decision.id if isinstance(decision, Decision) else int(decision), value))
@@ -561,7 +561,7 @@ class Policy(ABC):
             self._life.go_on()  # else two files of one state, or a file and this object, could both go on
             snapshot = taken(self)
             claim = persistence.new_claim(path)
-            self._life.saved(claim)  # before there is a file: from then on one of the two goes on, whatever fails here
+            self._life.saved(claim)  # before there is a file: from then on one of the two goes on, also after an error
             persistence.write(claim, snapshot.header, snapshot.arrays)
 
     def keep_log(self, sink: Callable[[LogEntry], None] | None) -> None:

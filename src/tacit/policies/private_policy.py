@@ -54,7 +54,7 @@ class PrivatePolicy(Policy):
         return Randomness.make(config.seed, noise, private=not config.budget.unlimited)
 
     def _default_noise(self) -> str:
-        """Where no seed is given: exact, which leaves nothing to low-order bits of floating-point numbers."""
+        """Noise kind when no seed is given: exact, which leaves nothing to low-order bits of floating-point numbers."""
         return "exact"
 
     def _open_ledger(self) -> None:

@@ -6,7 +6,7 @@ configuration and are not saved; nor are arrays that never change, which are ann
 
 A field of a private policy's state is *public* when it depends on rows through releases only, and *secret* otherwise:
 raw sums, rows, noise.  The secret ones are annotated ``Secret[...]``; a nested state speaks for itself.  The audit
-checks it: with the same releases all public fields are the same, byte for byte, whatever the rows were.
+checks it: with the same releases all public fields are the same, byte for byte, for any rows.
 """
 
 from __future__ import annotations

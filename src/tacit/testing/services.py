@@ -290,7 +290,7 @@ class SharedInProcessService(InProcessService):
         return [answers[number] for number in sorted(answers)]
 
     def look(self) -> dict[str, bytes]:
-        """Ask the first process, whichever has decided last."""
+        """Ask the first process, also where the other one has decided last."""
         self._enter(self._processes[0])
         return super().look()
 

@@ -94,7 +94,7 @@ class StreamGLM(ContinualPolicy):
     (docs/theory.md#guarantee), all estimates are post-processing, and joint DP follows by the billboard argument
     (docs/theory.md#billboard).
 
-    Memory: O(d^2) whatever the horizon, O(d^2 log T) with `tree`; raw data are not kept.
+    Memory: O(d^2) for any horizon, O(d^2 log T) with `tree`; raw data are not kept.
     """
 
     name: ClassVar[str] = "stream-glm"

@@ -145,7 +145,7 @@ def solve(state: StreamState) -> None:
             )
         thetas.append(theta)
     found = np.concatenate(thetas) if len(thetas) > 1 else theta
-    state.theta[:] = into_ball(found, constants.theta_bound)  # at once: it is never outside, whatever interrupts this
+    state.theta[:] = into_ball(found, constants.theta_bound)  # at once: it is never outside, even if interrupted
 
 
 STEPS = Steps(choose, learn, advance)
