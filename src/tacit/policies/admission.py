@@ -296,7 +296,28 @@ def _refusal(arms: FloatArray, where: str = "") -> InvalidInput:
 
 
 def chosen_rows(contexts: FloatArray, arms: IntArray) -> FloatArray:
-    """Features of each user's arm, shape (N, row size), from ``contexts`` of shape (N, K, row size)."""
+    """Return the features of each user's arm.
+
+    Parameters
+    ----------
+    contexts : array, shape (N, K, row size)
+        All arms of N users.
+    arms : array of int, shape (N,)
+        The arm of each user.
+
+    Returns
+    -------
+    array, shape (N, row size)
+        One row for each user.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.extend import chosen_rows
+    >>> chosen_rows(np.stack([np.eye(3), np.eye(3)]), np.array([2, 0]))
+    array([[0., 0., 1.],
+           [1., 0., 0.]])
+    """
     users, count, size = contexts.shape
     if users == 1:
         return contexts[:, arms.item()]
@@ -306,7 +327,26 @@ def chosen_rows(contexts: FloatArray, arms: IntArray) -> FloatArray:
 def remember_rows(contexts: FloatArray, arms: IntArray, memos: FloatArray, scores: FloatArray | None = None) -> None:
     """Write the features of each user's arm to the front of its memo, and its score behind them.
 
-    ``scores`` are those of all arms of the first user, then of the second, and so on.
+    Parameters
+    ----------
+    contexts : array, shape (N, K, row size)
+        All arms of N users.
+    arms : array of int, shape (N,)
+        The arm of each user.
+    memos : array, shape (N, memo size)
+        What learning will need; changed in place.
+    scores : array, shape (N K,), optional
+        Scores of all arms of the first user, then of the second, and so on; without them no score is written.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.extend import remember_rows
+    >>> memos = np.zeros((2, 3))
+    >>> remember_rows(np.stack([np.eye(3), np.eye(3)]), np.array([2, 0]), memos)
+    >>> memos
+    array([[0., 0., 1.],
+           [1., 0., 0.]])
     """
     users, count, size = contexts.shape
     if users == 1:  # single numbers: a call of NumPy costs more than they do

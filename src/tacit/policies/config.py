@@ -4,7 +4,7 @@ Setting, state, randomness and ledger of a policy follow from its configuration,
 be rebuilt.  Command line, service and documentation read the fields from here (`describe`).  Everything in a
 configuration is public: it must not be chosen by looking at the data that the policy will protect.
 
-A policy of one's own adds fields by a subclass:
+A new policy adds fields by a subclass:
 
     @configuration
     class MyConfig(PrivateConfig):
@@ -37,15 +37,55 @@ DEFAULT_REWARD_WINDOW = 100_000
 
 
 def option(about: str, *, default: Any = MISSING, check: Check | None = None) -> Any:
-    """A field: what it is about, its default (without one it is required), and the check that it must pass.
+    """Declare a field of a configuration: its description, default and check.
 
     A field whose default is None may be None; the check then concerns other values.
+
+    Parameters
+    ----------
+    about : str
+        What the field means, for ``help()``, the command line and the service.
+    default : Any, optional
+        Its default; without one the field must be given.
+    check : callable, optional
+        Takes the field's name and value; returns the value to keep, or raises ``InvalidInput``.
+
+    Returns
+    -------
+    dataclasses.Field
+        The field, for the body of a class that `configuration` decorates.
+
+    Examples
+    --------
+    >>> from tacit.extend import PrivateConfig, configuration, nonnegative, option
+    >>> @configuration
+    ... class MyConfig(PrivateConfig):
+    ...     width: float = option("Standard deviations of optimism.", default=1.0, check=nonnegative)
+    >>> MyConfig(dim=2, epsilon=1.0, delta=1e-6).width
+    1.0
     """
     return field(default=default, kw_only=True, metadata={"about": about, "check": check})
 
 
 def one_of(*choices: str) -> Check:
-    """A check for one of several words."""
+    """Return a check for one of several words.
+
+    Parameters
+    ----------
+    *choices : str
+        The words.
+
+    Returns
+    -------
+    callable
+        A check for `option`.
+
+    Examples
+    --------
+    >>> from tacit.extend import one_of
+    >>> one_of("tree", "toeplitz")("factorization", "tree")
+    'tree'
+    """
 
     def check(name: str, value: object) -> str:
         if not isinstance(value, str) or value not in choices:
@@ -62,7 +102,27 @@ def choice(about: str, choices: Sequence[str], default: str) -> Any:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option, choice))
 def configuration(kind: type[Kind]) -> type[Kind]:
-    """Class decorator: a frozen dataclass with keyword arguments, whose ``help()`` lists its fields."""
+    """Make a class a configuration: a frozen dataclass with keyword arguments, whose ``help()`` lists its fields.
+
+    Parameters
+    ----------
+    kind : type
+        Subclass of `Config` or `PrivateConfig`, with fields made by `option`.
+
+    Returns
+    -------
+    type
+        The class itself.
+
+    Examples
+    --------
+    >>> from tacit.extend import Config, at_least, configuration, option
+    >>> @configuration
+    ... class MyConfig(Config):
+    ...     pairs: int = option("How many pairs of arms to compare.", default=2, check=at_least(1))
+    >>> MyConfig(dim=2, pairs=3).pairs
+    3
+    """
     made = dataclass(frozen=True, kw_only=True)(kind)
     about, heading, examples = (inspect.getdoc(kind) or "").partition("\n\nExamples\n")
     made.__doc__ = f"{about}\n\nParameters\n----------\n{described_fields(made)}{heading}{examples}"
@@ -103,7 +163,24 @@ def described_fields(kind: type) -> str:
 
 
 def at_least(bound: int) -> Check:
-    """A check for an integer that is not below ``bound``."""
+    """Return a check for an integer that is not below ``bound``.
+
+    Parameters
+    ----------
+    bound : int
+        The smallest integer that passes.
+
+    Returns
+    -------
+    callable
+        A check for `option`.
+
+    Examples
+    --------
+    >>> from tacit.extend import at_least
+    >>> at_least(1)("batches", 3)
+    3
+    """
 
     def check(name: str, value: object) -> int:
         return integer_at_least(name, value, bound)
@@ -112,7 +189,31 @@ def at_least(bound: int) -> Check:
 
 
 def truth(name: str, value: object) -> bool:
-    """A check for True or False."""
+    """Check that a value is True or False.
+
+    Parameters
+    ----------
+    name : str
+        Name of the field, for the error.
+    value : object
+        The value.
+
+    Returns
+    -------
+    bool
+        The value.
+
+    Raises
+    ------
+    InvalidInput
+        When it is anything else.
+
+    Examples
+    --------
+    >>> from tacit.extend import truth
+    >>> truth("adaptive", True)
+    True
+    """
     if not isinstance(value, bool):
         raise InvalidInput(f"{name} must be True or False, not {value!r}")
     return value
@@ -220,7 +321,13 @@ class Config:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """All fields as plain values that JSON can hold; an infinite number is the word ``inf``."""
+        """Return all fields as plain values that JSON can hold; an infinite number is the word ``inf``.
+
+        Returns
+        -------
+        dict
+            Values by field name, for `from_json`.
+        """
         values = {found.name: getattr(self, found.name) for found in fields(self)}
         if self.features is not None:
             values["features"] = self.features.to_json()
@@ -228,12 +335,41 @@ class Config:
 
     @classmethod
     def from_json(cls: type[Made], values: Mapping[str, Any]) -> Made:
-        """The configuration that gave ``values``."""
+        """Return the configuration that `to_json` was called on.
+
+        Parameters
+        ----------
+        values : mapping
+            What `to_json` returned.
+
+        Returns
+        -------
+        Config
+            An equal configuration, of the class that this is called on.
+        """
         return cls.given({name: math.inf if value == "inf" else value for name, value in values.items()})
 
     @classmethod
     def given(cls: type[Made], values: Mapping[str, Any], owner: str = "the configuration") -> Made:
-        """The configuration with these fields; errors name fields that are missing or unknown."""
+        """Return the configuration with these fields.
+
+        Parameters
+        ----------
+        values : mapping
+            Values by field name; ``dim`` may be left out where ``features`` is given.
+        owner : str
+            What errors say that the fields are for.
+
+        Returns
+        -------
+        Config
+            A configuration of the class that this is called on.
+
+        Raises
+        ------
+        InvalidInput
+            When a field is missing, unknown or outside of its domain.
+        """
         known = fields(cls)
         if values.get("features") is not None:
             values = _with_dim(values)

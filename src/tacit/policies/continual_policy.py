@@ -26,7 +26,14 @@ from tacit.privacy.lattice import reserved_steps
 
 @configuration
 class ContinualConfig(PrivateConfig):
-    """What every policy with a continual release is told."""
+    """What every policy with a continual release is told: privacy budget, and how sums are released.
+
+    Examples
+    --------
+    >>> from tacit.extend import ContinualConfig
+    >>> ContinualConfig(dim=3, epsilon=1.0, delta=1e-6).first_epoch
+    1024
+    """
 
     factorization: str | None = option(
         "How sums are released over time: `geometric` (few leaves, integer weights, any horizon), `toeplitz` (every "

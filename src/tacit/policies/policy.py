@@ -51,12 +51,16 @@ def _described_arguments(kind: type[Policy]) -> str:
     """Return the sections of a policy's ``help()`` that follow from its configuration."""
     config = kind.config_type
     shown = f"config : {config.__name__}, optional\n    The whole configuration, in place of its fields."
-    text = f"Parameters\n----------\n{shown}\n{described_fields(config)}"
+    return f"Parameters\n----------\n{shown}\n{described_fields(config)}{_example(kind)}"
+
+
+def _example(kind: type[Policy]) -> str:
+    """Return the section with the example of a policy of the package, which is its configuration's too."""
     if not kind.__module__.startswith("tacit.policies."):
-        return text
+        return ""
     values = "dim=2, horizon=1_000" + (", epsilon=1.0, delta=1e-6" if kind.private else "")
-    example = f"policy = tacit.{kind.__name__}(tacit.{config.__name__}({values}))"
-    return f"{text}\n\nExamples\n--------\n>>> import tacit\n>>> {example}"
+    config = f"config = tacit.{kind.config_type.__name__}({values})"
+    return f"\n\nExamples\n--------\n>>> import tacit\n>>> {config}\n>>> policy = tacit.{kind.__name__}(config)"
 
 
 def _parameters(kind: type) -> str:
@@ -69,8 +73,7 @@ class Policy(ABC):
     """A contextual bandit policy.
 
     A subclass states its name, links, configuration and steps (`tacit.policies.steps`), and makes its state in
-    ``_make_state``.  A private one derives from
-    `tacit.policies.private_policy.PrivatePolicy`.  Everything else is done here.
+    ``_make_state``.  A private one derives from `tacit.policies.private_policy.PrivatePolicy`.
 
     A policy may be used from several threads: calls wait for each other, each reward counts once, and a saved state is
     one between two calls.  A private one cannot be copied, pickled or used in a forked process.
@@ -129,6 +132,8 @@ class Policy(ABC):
             text, heading, examples = inspect.cleandoc(cls.__doc__).partition("\n\nExamples\n")
             arguments = _described_arguments(cls) if "name" in vars(cls) else _parameters(Policy)
             cls.__doc__ = f"{text}\n\n{arguments}{heading}{examples}"
+        if "name" in vars(cls) and "\nExamples\n" not in (kind.__doc__ or ""):
+            kind.__doc__ = f"{kind.__doc__}{_example(cls)}"
 
     def __init__(self, config: Config | None = None, /, *, randomness: Randomness | None = None, **fields: Any) -> None:
         """Make the policy from a configuration, or from the fields of one."""
@@ -510,11 +515,16 @@ class Policy(ABC):
     # How it is kept: as a snapshot, in a file, as a log, and never as a copy that goes on beside it
 
     def snapshot(self) -> Snapshot:
-        """The whole state as plain arrays and JSON.  It contains raw sums and waiting rows: as secret as the data.
+        """Return the whole state as plain arrays and JSON.  It contains raw sums and waiting rows: secret as the data.
 
-        ``Policy.from_snapshot`` and `tacit.restore` go on from it.  Of a private policy one only may go on: whoever
-        keeps snapshots must see to it, since noise drawn twice for one release is a privacy loss.  ``save`` and
-        `tacit.load` do so for files.
+        ``Policy.from_snapshot`` and `tacit.restore` go on from it.  Of a private policy one only may go on, since noise
+        drawn twice for one release is a privacy loss: the caller must see to it.  ``save`` and `tacit.load` do so for
+        files.
+
+        Returns
+        -------
+        Snapshot
+            The state, with arrays of its own.
         """
         with self._life.free(), self._life.turn():
             self._life.go_on()  # else the file of an earlier save and the snapshot could both go on
@@ -522,7 +532,20 @@ class Policy(ABC):
 
     @classmethod
     def from_snapshot(cls: type[Kept], snapshot: Snapshot, *, randomness: Randomness | None = None) -> Kept:
-        """The policy in the state of a snapshot."""
+        """Return a policy in the state of a snapshot.
+
+        Parameters
+        ----------
+        snapshot : Snapshot
+            What ``snapshot`` gave.
+        randomness : Randomness, optional
+            Sources of all further random numbers; those of the snapshot by default.
+
+        Returns
+        -------
+        Policy
+            A policy of the class that this is called on.
+        """
         saved = Randomness.from_json(snapshot.header["randomness"]) if randomness is None else randomness
         kept = cls(cls.config_type.from_json(snapshot.header["config"]), randomness=saved)
         kept._restore(snapshot)
@@ -538,12 +561,29 @@ class Policy(ABC):
         return {"policy": self.name, "config": self.config.to_json(), "randomness": self.randomness.to_json()}
 
     def fingerprint(self) -> str:
-        """Hash of everything that future behaviour depends on, raw sums included: as secret as the data."""
+        """Return a hash of everything that future behaviour depends on, raw sums included: as secret as the data.
+
+        Returns
+        -------
+        str
+            Hexadecimal digits; equal states have equal ones.
+        """
         with self._life.free(), self._life.turn():
             return taken(self).digest()
 
     def public_fingerprint(self) -> str:
-        """Hash of all that others may see: public fields of the state, ledger, clock.  A function of releases."""
+        """Return a hash of all that others may see of a private policy.
+
+        Returns
+        -------
+        str
+            Hexadecimal digits; equal public states have equal ones (`PrivatePolicy.public_fingerprint`).
+
+        Raises
+        ------
+        InvalidInput
+            When the policy learns from raw data.
+        """
         raise InvalidInput(f"{self.name} learns from raw data: nothing of its state is public")
 
     def save(self, path: str | Path) -> None:
@@ -565,21 +605,35 @@ class Policy(ABC):
             persistence.write(claim, snapshot.header, snapshot.arrays)
 
     def keep_log(self, sink: Callable[[LogEntry], None] | None) -> None:
-        """Hand every release, decision and reward to ``sink`` from now on, in order; None ends it.
+        """Hand every release, decision, reward and abandoned decision to ``sink`` from now on, in order.
 
         Entries are handed over inside of the call that they belong to, before it returns (`tacit.policies.log`).  A
         policy whose sink raised has done what is not in the log, and must not go on.
+
+        Parameters
+        ----------
+        sink : callable or None
+            Takes one log entry; None ends the log.
         """
         with self._life.free(), self._life.turn():
             self._log = sink
             self.publisher = DIRECT if sink is None else LoggingPublisher(sink)
 
     def replay(self, entries: Iterable[LogEntry]) -> None:
-        """Apply entries of a log, in order, to the state from before them: the state after them, without new noise.
+        """Apply entries of a log to the state from before them, without new noise.
 
-        Releases and everything made of them are equal to the bit, however a log is cut into calls.  Releases come
-        before the decision or reward that they belong to, as in the log.  An entry that cannot be applied raises, after
-        all of those before it were.
+        Releases and everything made of them are equal to the bit, however a log is cut into calls.  An entry that
+        cannot be applied raises, after all of those before it were applied.
+
+        Parameters
+        ----------
+        entries : iterable of log entries
+            What ``keep_log`` handed over, in the same order: a release before the decision or reward it belongs to.
+
+        Raises
+        ------
+        TacitError
+            When an entry does not follow from the state and the entries before it.
         """
         with self._life.free(), self._life.turn():
             self._life.go_on()

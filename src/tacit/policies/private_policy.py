@@ -113,7 +113,13 @@ class PrivatePolicy(Policy):
             return self.ledger.report(model=self.guarantee, noise=noise, warnings=warnings)
 
     def public_fingerprint(self) -> str:
-        """Hash of all that others may see: public fields of the state, ledger, clock.  A function of releases."""
+        """Return a hash of all that others may see: public fields of the state, ledger and clock.
+
+        Returns
+        -------
+        str
+            Hexadecimal digits, a function of releases; equal public states have equal ones.
+        """
         with self._life.free(), self._life.turn():
             header = {"ledger": self.ledger.to_dict(), "decisions": self.decisions}
             return digest(header, public_part(self.state))
@@ -127,10 +133,12 @@ class PrivatePolicy(Policy):
         self.recovered_at = [int(decision) for decision in snapshot.header["recovered_at"]]
 
     def public_snapshot(self) -> Snapshot:
-        """What of the state is public: releases, estimates, ledger, clock.  It holds no row, and nothing to be
-        released.
+        """Return what is public of the state: releases, estimates, ledger and clock, and no row.
 
-        ``from_public_snapshot`` goes on from it, any number of times.
+        Returns
+        -------
+        Snapshot
+            The public part, from which ``from_public_snapshot`` goes on any number of times.
         """
         with self._life.free(), self._life.turn():
             arrays = {f"state.{path}": array for path, array in public_part(self.state).items()}
@@ -139,14 +147,31 @@ class PrivatePolicy(Policy):
 
     @classmethod
     def from_public_snapshot(cls: type[Private], snapshot: Snapshot) -> Private:
-        """A policy that knows what was public, and nothing else: as after ``recover``, with noise of its own."""
+        """Return a policy that knows what was public, and nothing else, with noise of its own.
+
+        Parameters
+        ----------
+        snapshot : Snapshot
+            What ``public_snapshot`` gave.
+
+        Returns
+        -------
+        PrivatePolicy
+            A policy of the class that this is called on, as ``recover`` would leave it.
+        """
         kept = cls(cls.config_type.from_json(snapshot.header["config"]))
         kept._restore(Snapshot(snapshot.header, taken(kept).arrays | snapshot.arrays))
         kept.recover()
         return kept
 
     def recover(self) -> str:
-        """Go on from the public part alone; says what was lost (docs/theory.md, "Recovery after a crash")."""
+        """Go on from the public part of the state alone (docs/theory.md, "Recovery after a crash").
+
+        Returns
+        -------
+        str
+            What was lost, for a warning.
+        """
         with self._life.free(), self._life.turn():
             self.recovered_at.append(self.decisions)
             # Another life may have used the generators' next draws on other rows: never the same twice.

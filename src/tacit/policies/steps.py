@@ -22,6 +22,31 @@ class Steps(NamedTuple):
 
     N is 1 for ``select`` and ``update``, the users of a batch for ``select_batch``, and for ``play`` all rounds up to
     the next release where choices depend on releases alone.
+
+    Parameters
+    ----------
+    choose : callable
+        Chooses an arm for each user.
+    learn : callable
+        Takes in rewards.
+    advance : callable
+        Takes in what was released, before each tick's decisions.
+    make_room : callable, optional
+        Makes room for rewards, for a state that grows.
+    until_change : callable, optional
+        How many of the decisions that ``play`` made together may be kept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.extend import Steps, remember_rows
+    >>> def first_arm(state, contexts, coins, memos):
+    ...     arms = np.zeros(len(contexts), dtype=np.int64)
+    ...     remember_rows(contexts, arms, memos)
+    ...     return arms
+    >>> steps = Steps(first_arm, learn=lambda state, memos, rewards: None, advance=lambda state, fresh, users: 0)
+    >>> steps.choose(None, np.ones((3, 2, 1)), np.zeros((3, 0)), np.zeros((3, 1)))
+    array([0, 0, 0])
     """
 
     choose: Callable[[Any, FloatArray, FloatArray, FloatArray], IntArray]

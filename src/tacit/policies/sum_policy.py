@@ -22,7 +22,23 @@ from tacit.typing import Count, FloatArray, IntArray, count
 
 
 class Contribution(NamedTuple):
-    """What one user adds to the sums that are released."""
+    """What one user adds to the sums that are released: how many numbers, and how large they can be.
+
+    Parameters
+    ----------
+    size : int
+        How many numbers.
+    norm : float
+        Bound on their Euclidean norm.
+    distance : float
+        Bound on the distance of two users' contributions.
+
+    Examples
+    --------
+    >>> from tacit.extend import Contribution
+    >>> Contribution(size=3, norm=1.0, distance=2.0).size
+    3
+    """
 
     size: int
     """How many numbers."""
@@ -82,6 +98,31 @@ class SumPolicy(ContinualPolicy):
     The sums are released on a public schedule of decisions (option ``factorization``).  A subclass states its
     ``name`` and ``guarantee = "joint"``, and supplies the four members below; its docstring says under "Formal
     guarantee" why ``contribution`` holds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.extend import Contribution, SumPolicy
+    >>> class Direction(SumPolicy):
+    ...     \"\"\"Plays the arm that is most like the rewarded ones.\"\"\"
+    ...
+    ...     name, guarantee = "direction", "joint"
+    ...
+    ...     @property
+    ...     def contribution(self):
+    ...         longest = self.setting.reward_bound
+    ...         return Contribution(self.setting.dim, norm=longest, distance=2.0 * longest)
+    ...
+    ...     def contribute(self, features, rewards):
+    ...         return rewards[:, np.newaxis] * features
+    ...
+    ...     def solve(self, sums, noise_sd, decisions):
+    ...         return sums
+    ...
+    ...     def choose(self, estimate, contexts, coins):
+    ...         return (contexts @ estimate).argmax(axis=1)
+    >>> policy = Direction(dim=2, epsilon=1.0, delta=1e-6, seed=1)
+    >>> policy.update(policy.select([[1.0, 0.0], [0.0, 1.0]]), 1.0)
     """
 
     _steps = Steps(_choose, _learn, _advance)
@@ -133,5 +174,23 @@ class SumPolicy(ContinualPolicy):
 
 
 def standard_normals(coins: FloatArray) -> FloatArray:
-    """Gaussian numbers of mean 0 and variance 1, one for each uniform number of ``coins``."""
+    """Return Gaussian numbers of mean 0 and variance 1, made of uniform ones.
+
+    Parameters
+    ----------
+    coins : array
+        Uniform random numbers in [0, 1).
+
+    Returns
+    -------
+    array
+        As many Gaussian numbers, in the same shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.extend import standard_normals
+    >>> standard_normals(np.array([0.025, 0.5, 0.975])).round(2)
+    array([-1.96,  0.  ,  1.96])
+    """
     return np.asarray(ndtri(np.maximum(coins, 2.0**-54)))  # 0 would be minus infinity
