@@ -33,7 +33,23 @@ Function = TypeVar("Function", bound=Callable[..., npt.ArrayLike])
 
 
 class ArrivalKind(NamedTuple):
-    """A named rule of when rewards come."""
+    """A named rule of when rewards come; made by `register_arrivals`.
+
+    Parameters
+    ----------
+    name : str
+        What the rule is called.
+    draw : callable
+        The function of ``(rng, rewards, setting)`` that returns delays.
+    summary : str
+        First line of its docstring.
+
+    Examples
+    --------
+    >>> from tacit.environments import ARRIVALS
+    >>> ARRIVALS["now"].at_once, ARRIVALS["late"].at_once
+    (True, False)
+    """
 
     name: str
     draw: Delays
@@ -45,7 +61,22 @@ class ArrivalKind(NamedTuple):
         return self.name == NOW
 
     def delays(self, rng: np.random.Generator, rewards: FloatArray, setting: EnvironmentSetting) -> IntArray:
-        """Delays of rewards, shape (n, K): at least 1, or ``NEVER``."""
+        """Draw the delays of rewards.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Source of the delays.
+        rewards : array, shape (n, K)
+            What every arm of n rounds earns.
+        setting : EnvironmentSetting
+            Setting of the environment.
+
+        Returns
+        -------
+        array of int, shape (n, K)
+            Decisions until each reward comes: at least 1, or ``NEVER``.
+        """
         found = np.asarray(self.draw(rng, rewards, setting))
         if found.shape != rewards.shape or not np.issubdtype(found.dtype, np.integer):
             wanted = f"whole numbers of shape {rewards.shape}"
@@ -68,6 +99,18 @@ def register_arrivals(name: str) -> Callable[[Function], Function]:
     decision that comes m after its own, so that 1 is as early as can be, and `NEVER` that it is not reported at all.
     Draw one number for each round, not for each arm: policies that choose differently then meet the same delays.
 
+    Parameters
+    ----------
+    name : str
+        What the rule is called, such as by ``tacit simulate --rewards``.
+
+    Returns
+    -------
+    callable
+        The decorator, which gives the function back.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from tacit.environments import register_arrivals
     >>> @register_arrivals("weekly")
@@ -86,7 +129,29 @@ def register_arrivals(name: str) -> Callable[[Function], Function]:
 
 
 def arrival_kind(name: str) -> ArrivalKind:
-    """The kind called ``name``."""
+    """Return the rule of when rewards come that has a name.
+
+    Parameters
+    ----------
+    name : str
+        Name of a rule of the package, or of one that was registered.
+
+    Returns
+    -------
+    ArrivalKind
+        The rule.
+
+    Raises
+    ------
+    InvalidInput
+        When no rule has the name.
+
+    Examples
+    --------
+    >>> from tacit.environments import arrival_kind
+    >>> arrival_kind("now").at_once
+    True
+    """
     if name not in _KINDS:
         raise InvalidInput(
             f"rewards must be one of {', '.join(_KINDS)}, not {name!r}; for one of your own, name the module that "

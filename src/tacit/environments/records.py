@@ -19,9 +19,28 @@ USUAL_ARMS: Final = 20
 
 
 def offered_arms(schema: Schema, asked: int | None = None) -> int:
-    """Arms of a round when ``asked`` are asked for: at most one for each value of ``per_arm``, all of them by default.
+    """Return how many arms a round of simulated users has.
 
-    A schema without ``per_arm`` has as many as are asked for.
+    Parameters
+    ----------
+    schema : Schema
+        Schema of users and arms.
+    asked : int, optional
+        Arms to use, of which a schema with ``per_arm`` has at most one for each value; by default all of these, and
+        20 without ``per_arm``.
+
+    Returns
+    -------
+    int
+        Arms of a round.
+
+    Examples
+    --------
+    >>> from tacit.environments import offered_arms
+    >>> from tacit.features import Category, Schema
+    >>> schema = Schema(arm=[Category("topic", ["news", "arts"])], per_arm="topic")
+    >>> offered_arms(schema), offered_arms(schema, 1)
+    (2, 1)
     """
     if schema.per_arm is None:
         return USUAL_ARMS if asked is None else asked

@@ -31,14 +31,46 @@ _BLOCK_NUMBERS = 1 << 17
 
 
 class Rounds(NamedTuple):
-    """Consecutive rounds by their means: contexts (n, K, d) and the mean reward (n, K) of every arm."""
+    """Consecutive rounds by their means: contexts (n, K, d) and the mean reward (n, K) of every arm.
+
+    Parameters
+    ----------
+    contexts : array, shape (n, K, d)
+        Arms of each round.
+    means : array, shape (n, K)
+        Mean reward of each arm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.environments import Rounds
+    >>> Rounds(np.zeros((4, 2, 3)), np.full((4, 2), 0.5)).means.shape
+    (4, 2)
+    """
 
     contexts: FloatArray
     means: FloatArray
 
 
 class Block(NamedTuple):
-    """Consecutive rounds: contexts (n, K, d); rewards and regrets (n, K) of every arm, chosen or not."""
+    """Consecutive rounds: contexts (n, K, d); rewards and regrets (n, K) of every arm, chosen or not.
+
+    Parameters
+    ----------
+    contexts : array, shape (n, K, d)
+        Arms of each round.
+    rewards : array, shape (n, K)
+        What each arm earns.
+    regrets : array, shape (n, K)
+        By how much its mean falls short of the best one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.environments import Block
+    >>> Block(np.zeros((4, 2, 3)), np.ones((4, 2)), np.zeros((4, 2))).rewards.shape
+    (4, 2)
+    """
 
     contexts: FloatArray
     rewards: FloatArray
@@ -47,7 +79,29 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class EnvironmentSetting:
-    """Public parameters of a simulated instance: link, dimension, arms, horizon, norm of theta*, reward bound."""
+    """Public parameters of a simulated instance: link, dimension, arms, horizon, norm of theta*, reward bound.
+
+    Parameters
+    ----------
+    link : Link
+        Link of the rewards.
+    dim, arms, horizon : int
+        Features of an arm, arms of a round, and rounds.
+    theta_norm : float
+        Length of theta*.
+    reward_bound : float, optional
+        Bound on rewards; the link's default where it is not given.
+    schema : Schema, optional
+        Schema of users and arms.
+
+    Examples
+    --------
+    >>> from tacit.environments import EnvironmentSetting
+    >>> from tacit.glm.links import get_link
+    >>> setting = EnvironmentSetting(get_link("logistic"), dim=3, arms=4, horizon=100, theta_norm=2.0)
+    >>> setting.largest_reward, sum(setting.block_sizes())
+    (1.0, 100)
+    """
 
     link: Link
     """Link of the rewards: ``link.mean(scores)`` are means, ``link.draw_rewards`` draws."""
@@ -116,7 +170,27 @@ Function = TypeVar("Function", bound=Callable[..., Iterable[Any]])
 
 
 class EnvironmentKind(NamedTuple):
-    """A named function that generates contexts and rewards."""
+    """A named function that generates contexts and rewards; made by `register_environment`.
+
+    Parameters
+    ----------
+    name : str
+        What the environment is called.
+    generate : callable
+        The function of ``(rng, setting)`` that yields rounds.
+    summary : str
+        First line of its docstring.
+    arms : callable, optional
+        Number of arms by dimension.
+    check : callable, optional
+        Refuses settings that it has no rounds for.
+
+    Examples
+    --------
+    >>> from tacit.environments import ENVIRONMENTS
+    >>> ENVIRONMENTS["news"].arms(25)
+    5
+    """
 
     name: str
     generate: Generate
@@ -212,7 +286,29 @@ def _homes(function: Callable[..., object]) -> list[str]:
 
 
 def environment_kind(name: str) -> EnvironmentKind:
-    """The kind called ``name``."""
+    """Return the kind of environment that has a name.
+
+    Parameters
+    ----------
+    name : str
+        Name of a kind of the package, or of one that was registered.
+
+    Returns
+    -------
+    EnvironmentKind
+        The kind.
+
+    Raises
+    ------
+    InvalidInput
+        When no kind has the name.
+
+    Examples
+    --------
+    >>> from tacit.environments import environment_kind
+    >>> environment_kind("ball").name
+    'ball'
+    """
     if name not in _KINDS:
         raise InvalidInput(
             f"contexts must be one of {', '.join(_KINDS)}, not {name!r}; for one of your own, name the module that "
@@ -222,7 +318,28 @@ def environment_kind(name: str) -> EnvironmentKind:
 
 
 def arms_of(name: str, dim: int, arms: int) -> int:
-    """How many arms a round of this kind has when ``arms`` are asked for."""
+    """Return how many arms a round of an environment has.
+
+    Parameters
+    ----------
+    name : str
+        Name of the kind of environment.
+    dim : int
+        Features of an arm.
+    arms : int
+        Arms to use where the kind leaves their number free.
+
+    Returns
+    -------
+    int
+        Arms of a round.
+
+    Examples
+    --------
+    >>> from tacit.environments import arms_of
+    >>> arms_of("ball", dim=25, arms=10), arms_of("news", dim=25, arms=10)
+    (10, 5)
+    """
     own = environment_kind(name).arms
     return arms if own is None else own(dim)
 
@@ -233,6 +350,23 @@ class Environment:
 
     Rewards are drawn with one uniform number for each round, shared by all arms, so that two policies that
     choose the same arm in the same round of the same run see the same reward.
+
+    Parameters
+    ----------
+    setting : EnvironmentSetting
+        Public parameters.
+    kind : EnvironmentKind
+        What generates contexts and rewards.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.environments import Environment, EnvironmentSetting, environment_kind
+    >>> from tacit.glm.links import get_link
+    >>> setting = EnvironmentSetting(get_link("logistic"), dim=3, arms=4, horizon=10, theta_norm=2.0)
+    >>> world = Environment(setting, environment_kind("ball"))
+    >>> [block.contexts.shape for block in world.blocks(np.random.default_rng(0))]
+    [(10, 4, 3)]
     """
 
     setting: EnvironmentSetting
@@ -243,7 +377,18 @@ class Environment:
             self.kind.check(self.setting)
 
     def blocks(self, rng: np.random.Generator) -> Iterator[Block]:
-        """Draw an instance and yield its rounds, ``horizon`` in all, in blocks."""
+        """Draw an instance and yield its rounds, ``horizon`` in all, in blocks.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Source of the instance, its contexts and its rewards.
+
+        Yields
+        ------
+        Block
+            The next rounds.
+        """
         played, horizon = 0, self.setting.horizon
         for parts in self.kind.generate(rng, self.setting):
             block = self._block(rng, parts, horizon - played)
@@ -290,7 +435,7 @@ def make_environment(
     base_rate: float | None = None,
     schema: Schema | None = None,
 ) -> Environment:
-    """An environment from the names that the command line uses; ``base_rate`` is the mean of arms whose score is 0.
+    """Make an environment from the names that the command line uses.
 
     Parameters
     ----------
@@ -311,6 +456,14 @@ def make_environment(
     -------
     Environment
         Its ``blocks(rng)`` draws an instance and yields its rounds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.environments import make_environment
+    >>> world = make_environment(link="logistic", dim=3, arms=4, horizon=10, theta_norm=2.0)
+    >>> [block.regrets.shape for block in world.blocks(np.random.default_rng(0))]
+    [(10, 4)]
     """
     shifted = with_base_rate(get_link(link), base_rate)
     setting = EnvironmentSetting(shifted, dim, arms, horizon, theta_norm, schema=schema)

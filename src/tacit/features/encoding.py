@@ -88,7 +88,23 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
-    """Arms that are prepared once, for as many users as there are: made by `Schema.catalogue`."""
+    """Arms that are prepared once, for as many users as there are: made by `Schema.catalogue`.
+
+    Parameters
+    ----------
+    schema : Schema
+        The schema that prepared them.
+    slots : array, shape (2, K, slots)
+        Values and positions of the arms' fields.
+
+    Examples
+    --------
+    >>> from tacit.features import Category, Schema
+    >>> schema = Schema(arm=[Category("topic", ["news", "arts"])])
+    >>> catalogue = schema.catalogue([{"topic": "news"}, {"topic": "arts"}, {"topic": "news"}])
+    >>> schema.encode({}, catalogue.take([2, 1])).shape
+    (2, 3)
+    """
 
     schema: object
     slots: FloatArray
@@ -97,7 +113,18 @@ class Catalogue:
         return int(self.slots.shape[1])
 
     def take(self, arms: npt.ArrayLike) -> Catalogue:
-        """The arms with these numbers, in this order: what one user can be shown."""
+        """Return some of the arms: what one user can be shown.
+
+        Parameters
+        ----------
+        arms : sequence of int
+            Their numbers, from 0.
+
+        Returns
+        -------
+        Catalogue
+            These arms, in this order.
+        """
         chosen = np.asarray(arms)
         if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or np.any((chosen < 0) | (chosen >= len(self))):
             raise InvalidInput(f"arms to take must be numbers from 0 to {len(self) - 1}, got {shown(arms)}")

@@ -52,6 +52,16 @@ class Number(Field):
         Ends of the range.
     weight : float
         Factor on the field's vector.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.features import Number, Schema
+    >>> schema = Schema(user=[Number("age", 0, 80)], intercept=False)
+    >>> schema.encode({"age": np.array([0, 60, 95])}).round(6)
+    array([[-1. ],
+           [ 0.5],
+           [ 1. ]])
     """
 
     name: str
@@ -123,6 +133,12 @@ class Category(Field):
         Factor on the field's vector.
     other : bool
         Whether all values that are not listed share one more coordinate.
+
+    Examples
+    --------
+    >>> from tacit.features import Category, Schema
+    >>> Schema(user=[Category("device", ["ios", "android"], other=True)], intercept=False).names
+    ('device=ios', 'device=android', 'device=(other)')
     """
 
     name: str
@@ -217,6 +233,15 @@ class Flag(Field):
         Key of the value in a record.
     weight : float
         Factor on the field's vector.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.features import Flag, Schema
+    >>> schema = Schema(user=[Flag("member")], intercept=False)
+    >>> schema.encode({"member": np.array([True, False])}).round(6)
+    array([[1.],
+           [0.]])
     """
 
     name: str
@@ -269,6 +294,12 @@ class Hashed(Field):
         Key of the hash in hexadecimal, which is part of the schema; a new one is drawn by default.
     weight : float
         Factor on the field's vector.
+
+    Examples
+    --------
+    >>> from tacit.features import Hashed, Schema
+    >>> Schema(user=[Hashed("word", width=3)], intercept=False).names
+    ('word#0', 'word#1', 'word#2')
     """
 
     name: str

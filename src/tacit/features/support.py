@@ -27,6 +27,24 @@ class Support:
 
     A coordinate can demand certain values of certain fields (``device=ios x topic=news`` demands two).  Two coordinates
     exclude each other if and only if they demand different values of one field.
+
+    Parameters
+    ----------
+    starts : array of int, shape (blocks + 1,)
+        First coordinate of each block, and the number of all.
+    width : int
+        The most coordinates that one row can have nonzero.
+    kinds : array of int, shape (d,)
+        Line of ``demands`` of each coordinate.
+    demands : array of int, shape (kinds, fields)
+        The value of each field that each kind of coordinate demands.
+
+    Examples
+    --------
+    >>> from tacit.features import Support
+    >>> support = Support.of_blocks([2, 3])
+    >>> support.dim, support.size
+    (5, 9)
     """
 
     starts: IntArray
@@ -40,7 +58,18 @@ class Support:
 
     @classmethod
     def of_blocks(cls, sizes: Sequence[int]) -> Support:
-        """Blocks of these sizes, of which a row has one: arms that share nothing."""
+        """Return the support of arms that share nothing: a row fills one of several blocks.
+
+        Parameters
+        ----------
+        sizes : sequence of int
+            Coordinates of each block.
+
+        Returns
+        -------
+        Support
+            All pairs of coordinates within a block.
+        """
         checked = [integer_at_least("the size of a block", size, 1) for size in sizes]
         if not checked:
             raise InvalidInput("sizes must have at least one block, got none")

@@ -1,4 +1,4 @@
-"""The contracts of policies and links, for tests of one's own.
+"""The contracts of policies and links, for the tests of a new one.
 
 `check_policy` and `check_link` raise one `AssertionError` that tells of all faults; `policy_checks` and `link_checks`
 list the requirements, for a test of each.  Nothing here needs pytest.

@@ -260,6 +260,12 @@ def link_checks(link: Link) -> Checks:
     -------
     dict
         Functions without arguments, by their names, which raise `AssertionError` where the link is at fault.
+
+    Examples
+    --------
+    >>> from tacit.glm.links import get_link
+    >>> checks = link_checks(get_link("logistic"))
+    >>> checks["check_far_scores"]()
     """
     found: Checks = {check.__name__: partial(check, link) for check in LINK_CHECKS}
     return found | {check.__name__: partial(_for_all_bounds, check, link) for check in BOUND_CHECKS}

@@ -383,5 +383,9 @@ def check_policy(name: str, **options: Any) -> None:
     ------
     AssertionError
         When the policy is at fault, with a line for each requirement that it does not satisfy.
+
+    Examples
+    --------
+    >>> check_policy("random")
     """
     require(policy_checks(name, **options))
