@@ -36,6 +36,14 @@ class Client(Verbs):
         How often a call is made again that could not be answered.
     ssl_context : ssl.SSLContext, optional
         What is trusted under ``https``; the system's certificates by default.
+
+    Examples
+    --------
+    >>> from tacit.client import Client
+    >>> with Client("http://127.0.0.1:1", "key", retries=0) as client:  # no service listens here
+    ...     choice = client.decide("news", [[1.0, 0.0], [0.0, 1.0]], default_arm=0)
+    >>> choice.arm, choice.answered
+    (0, False)
     """
 
     def __init__(
@@ -99,8 +107,24 @@ class AsyncClient(Verbs):
 
     Parameters
     ----------
-    url, key, timeout, retries, ssl_context
-        Those of `Client`.
+    url, key : str
+        Where the service listens, and a key of it.
+    timeout : float
+        Seconds for each attempt.
+    retries : int
+        How often a call is made again that could not be answered.
+    ssl_context : ssl.SSLContext, optional
+        What is trusted under ``https``; the system's certificates by default.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from tacit.client import AsyncClient
+    >>> async def ask():
+    ...     async with AsyncClient("http://127.0.0.1:1", "key", retries=0) as client:  # no service listens here
+    ...         return await client.decide("news", [[1.0, 0.0], [0.0, 1.0]], default_arm=0)
+    >>> asyncio.run(ask()).answered
+    False
     """
 
     def __init__(

@@ -34,7 +34,23 @@ Arguments = ParamSpec("Arguments")
 
 @dataclass(frozen=True)
 class Choice:
-    """An arm to show."""
+    """An arm to show.
+
+    Parameters
+    ----------
+    arm : int
+        Number of the arm, from 0.
+    event_id : str
+        Id of the decision, by which its reward is reported.
+    answered : bool
+        Whether the service decided; if not, ``arm`` is the default.
+
+    Examples
+    --------
+    >>> from tacit.client import Choice
+    >>> Choice(arm=2, event_id="visit-17").answered
+    True
+    """
 
     arm: int
     event_id: str

@@ -129,7 +129,22 @@ class DurablePolicy:
     def select(
         self, contexts: npt.ArrayLike | None = None, *, user: Record | None = None, arms: Arms | None = None
     ) -> Decision:
-        """Choose an arm for one user; see `tacit.Policy.select`."""
+        """Choose an arm for one user, and commit the decision.
+
+        Parameters
+        ----------
+        contexts : array_like, shape (K, d), optional
+            The user's arms as rows of features, of norm at most 1.
+        user : mapping, optional
+            Record of the user, for a policy with a schema (``features``).
+        arms : sequence of mappings or columns, optional
+            Records of the arms, for a policy with a schema.
+
+        Returns
+        -------
+        Decision
+            The arm to play, and the id by which its reward is reported.
+        """
         return self._carried_out(lambda policy: policy.select(contexts, user=user, arms=arms))
 
     def select_batch(
@@ -139,19 +154,59 @@ class DurablePolicy:
         users: Sequence[Record] | None = None,
         arms: Arms | None = None,
     ) -> list[Decision | InvalidInput]:
-        """Choose for many users at once, in one commit; see `tacit.Policy.select_batch`."""
+        """Choose for many users at once, in one commit.
+
+        Parameters
+        ----------
+        contexts : array_like, shape (N, K, d), optional
+            Each user's arms as rows of features, of norm at most 1.
+        users : sequence of mappings, optional
+            Records of the users, for a policy with a schema (``features``).
+        arms : sequence of mappings or columns, optional
+            Records of the arms, one list for all users or a list for each.
+
+        Returns
+        -------
+        list of Decision or InvalidInput
+            For each user a decision, or the error for one whose arms are not valid.
+        """
         return self._carried_out(lambda policy: policy.select_batch(contexts, users=users, arms=arms))
 
     def update(self, decision: Decision | int, reward: float) -> None:
-        """Report the reward of a decision, at most once; see `tacit.Policy.update`."""
+        """Report the reward of a decision, at most once, and commit it.
+
+        Parameters
+        ----------
+        decision : Decision or int
+            What ``select`` gave, or its ``id``.
+        reward : float
+            Between 0 and the policy's ``reward_bound``.
+        """
         self._carried_out(lambda policy: policy.update(decision, reward))
 
     def abandon(self, decision: Decision | int) -> None:
-        """Give a decision up whose arm was never shown; see `tacit.Policy.abandon`."""
+        """Give a decision up whose arm was never shown: no reward of it is taken any more.
+
+        Parameters
+        ----------
+        decision : Decision or int
+            What ``select`` gave, or its ``id``.
+        """
         self._carried_out(lambda policy: policy.abandon(decision))
 
     def explain(self, *arguments: Any, **keywords: Any) -> Explanation | ChoiceExplanation:
-        """Every feature with its released weight, or why one arm is better; see `tacit.Policy.explain`."""
+        """Explain what was learned, or with a user's arms why one of them is better than the others.
+
+        Parameters
+        ----------
+        *arguments, **keywords : Any
+            Arguments of `tacit.Policy.explain`: ``contexts``, or ``user`` and ``arms``; ``arm``.
+
+        Returns
+        -------
+        Explanation or ChoiceExplanation
+            Every feature with its weight, or with what it contributes to the difference; prints as a table.
+        """
         with self._lock:
             return self._seen().explain(*arguments, **keywords)
 
@@ -183,12 +238,24 @@ class DurablePolicy:
         return found
 
     def public_fingerprint(self) -> str:
-        """Hash of all that others may see; see `tacit.PrivatePolicy.public_fingerprint`."""
+        """Return a hash of all that others may see: public fields of the state, ledger and clock.
+
+        Returns
+        -------
+        str
+            Hexadecimal digits; equal public states have equal ones.
+        """
         with self._lock:
             return self._seen().public_fingerprint()
 
     def backup(self, path: str | Path) -> None:
-        """Write what is public of the policy to a new file, which may be copied; `tacit restore` begins from it."""
+        """Write what is public of the policy to a new file, which may be copied; ``tacit restore`` begins from it.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, which must not be there yet.
+        """
         with self._lock:
             kept = Kept(self._journal.public_snapshot(), {})
         write_new(Path(path), packed_backup({self._journal.name: kept}, {}))
