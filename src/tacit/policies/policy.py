@@ -55,7 +55,7 @@ def _described_arguments(kind: type[Policy]) -> str:
 
 
 def _example(kind: type[Policy]) -> str:
-    """Return the section with the example of a policy of the package, which is its configuration's too."""
+    """Return the example of a policy of the package, and of its configuration; none for a policy from outside."""
     if not kind.__module__.startswith("tacit.policies."):
         return ""
     values = "dim=2, horizon=1_000" + (", epsilon=1.0, delta=1e-6" if kind.private else "")
