@@ -1,15 +1,18 @@
-"""The names that a user sees on `tacit`: typed, documented, light to import, and their examples run."""
+"""The names that a user sees: typed, documented, light to import, and their examples run."""
 
 from __future__ import annotations
 
 import ast
 import builtins
+import importlib
 import inspect
 import subprocess
 import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, assert_type
+from typing import Any, Protocol, assert_type
 
 import pytest
 
@@ -19,8 +22,14 @@ from tacit.policies.registry import POLICIES
 
 ROOT = Path(__file__).parents[1]
 NAMES = [name for name in tacit.__all__ if name != "__version__"]
-METHODS = ("select", "select_batch", "update", "abandon", "play", "explain", "save")
-"""What a user calls on a policy."""
+CALLS = ("select", "select_batch", "update", "abandon", "explain", "public_fingerprint")
+METHODS: dict[type, tuple[str, ...]] = {
+    tacit.Policy: (*CALLS, "play", "save", "snapshot", "from_snapshot", "keep_log", "replay", "fingerprint"),
+    tacit.PrivatePolicy: ("public_fingerprint", "public_snapshot", "from_public_snapshot", "recover"),
+    tacit.DurablePolicy: (*CALLS, "backup", "close"),
+    tacit.Config: ("to_json", "from_json", "given"),
+}
+"""What a user calls on a policy, and on its configuration."""
 DOCTESTS = """
 import doctest, importlib, sys
 for name in sys.argv[1:]:
@@ -31,7 +40,11 @@ for name in sys.argv[1:]:
 
 def with_examples() -> list[str]:
     """Modules of the package whose docstrings have examples."""
-    files = [path for path in (ROOT / "src").rglob("*.py") if ">>> " in path.read_text()]
+    return module_names(path for path in (ROOT / "src").rglob("*.py") if ">>> " in path.read_text())
+
+
+def module_names(files: Iterable[Path]) -> list[str]:
+    """Names of the modules in these files."""
     return [".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__") for path in files]
 
 
@@ -55,20 +68,49 @@ def wanted_sections(found: Any) -> set[str]:
     return {title for title, needed in (("Parameters", parameters), ("Returns", returns)) if needed}
 
 
-@pytest.mark.parametrize("name", NAMES)
+def exported() -> dict[str, Any]:
+    """Every class and function that a module of the package lists in ``__all__``, by where it is defined."""
+    files = [path for path in (ROOT / "src").rglob("*.py") if "\n__all__ = " in path.read_text()]
+    modules = [importlib.import_module(name) for name in module_names(files)]
+    values = [getattr(module, name) for module in modules for name in module.__all__]
+    # Others are constants and aliases of types, whose documentation is a string below them.
+    kept = [value for value in values if inspect.isclass(value) or inspect.isfunction(inspect.unwrap(value))]
+    return {f"{value.__module__}.{value.__qualname__}": value for value in kept}
+
+
+def required_sections(found: Any) -> set[str]:
+    """The sections that a public class or function must have.
+
+    An exception is raised for the caller and a protocol is only a type: both need none.  An abstract class cannot be
+    made, so that it needs no example, unless it is one of the names on `tacit`.
+    """
+    if not inspect.isclass(found):
+        return wanted_sections(found) | {"Examples"}
+    if issubclass(found, BaseException) or Protocol in found.__bases__:
+        return set()
+    parameters = {"Parameters"} if inspect.signature(found).parameters else set()
+    excused = inspect.isabstract(found) and found.__name__ not in tacit.__all__
+    return parameters if excused else parameters | {"Examples"}
+
+
+EXPORTED = exported()
+
+
+@pytest.mark.parametrize("name", sorted(EXPORTED))
 def test_every_public_name_is_documented(name: str) -> None:
-    found = getattr(tacit, name)
-    text = inspect.getdoc(found) or ""
-    if name.endswith("Config"):
-        assert "Parameters" in sections(text)
-        return
-    wanted = {"Parameters"} if isinstance(found, type) else wanted_sections(found)
-    assert sections(text) >= wanted | {"Examples"}
+    found = EXPORTED[name]
+    text = inspect.cleandoc(found.__doc__ or "")  # its own: `inspect.getdoc` falls back to that of a base
+    assert text
+    assert sections(text) >= required_sections(found)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_methods_that_users_call_are_documented(name: str) -> None:
-    found = getattr(tacit.Policy, name)
+def test_the_names_on_tacit_are_among_those_exported() -> None:
+    assert {id(getattr(tacit, name)) for name in NAMES} <= {id(found) for found in EXPORTED.values()}
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in METHODS.items() for name in names])
+def test_methods_that_users_call_are_documented(kind: type, name: str) -> None:
+    found = getattr(kind, name)
     assert sections(inspect.getdoc(found) or "") >= wanted_sections(found)
 
 
@@ -80,6 +122,28 @@ def test_documentation_without_sections_is_found() -> None:
     assert wanted_sections(bare) == {"Parameters", "Returns"}
     assert sections(inspect.getdoc(bare) or "") == set()
     assert sections("Do it.\n\nParameters\n----------\nx : int") == {"Parameters"}
+    assert required_sections(bare) == {"Parameters", "Returns", "Examples"}
+
+
+def test_types_that_cannot_be_made_need_less() -> None:
+    class Shape(Protocol):
+        def area(self) -> float: ...
+
+    class Base(ABC):
+        def __init__(self, size: int) -> None:
+            self.size = size
+
+        @abstractmethod
+        def area(self) -> float: ...
+
+    class Square(Base):
+        def area(self) -> float:
+            return float(self.size**2)
+
+    assert required_sections(Shape) == required_sections(InvalidInput) == set()
+    assert required_sections(Base) == {"Parameters"}
+    assert required_sections(Square) == {"Parameters", "Examples"}
+    assert required_sections(tacit.Policy) == {"Parameters", "Examples"}
 
 
 def test_policies_and_configurations_are_typed() -> None:
