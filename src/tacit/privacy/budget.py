@@ -13,11 +13,30 @@ from tacit.privacy.lattice import lattice_mu
 
 @dataclass(frozen=True)
 class Budget:
-    """(epsilon, delta) for one user who appears in up to ``rounds_per_user`` rounds.
+    """A privacy budget (epsilon, delta) for one user who appears in up to ``rounds_per_user`` rounds.
 
-    Formal guarantee. Adjacency is replacement of a user's rows, at most ``rounds_per_user`` of them. A
+    Parameters
+    ----------
+    epsilon : float
+        Positive; infinity switches privacy off.
+    delta : float
+        Strictly between 0 and 1.
+    rounds_per_user : int, default 1
+        Most rounds that one user appears in.
+
+    Formal guarantee
+    ----------------
+    Adjacency is replacement of a user's rows, at most ``rounds_per_user`` of them. A
     mechanism that is ``mu``-GDP for one replaced row keeps the budget for the whole user: k rows cost k
     times the parameter (docs/theory.md#several-rows-of-one-user). ``epsilon=inf`` switches privacy off.
+
+    Examples
+    --------
+    >>> from tacit.privacy import Budget
+    >>> round(Budget(epsilon=1.0, delta=1e-6).mu, 4)
+    0.2367
+    >>> round(Budget(epsilon=1.0, delta=1e-6, rounds_per_user=2).mu, 4)
+    0.1184
     """
 
     epsilon: float
@@ -46,5 +65,5 @@ class Budget:
         return self.per_row(lattice_mu(self.epsilon, self.delta))
 
     def per_row(self, user_mu: float) -> float:
-        """What may be spent on one row when all rows of a user together may spend ``user_mu``."""
+        """Return what one row may spend when all rows of a user together may spend ``user_mu``."""
         return user_mu / self.rounds_per_user

@@ -204,9 +204,25 @@ def _tail(charges: Sequence[Charge], rounds_per_user: int) -> float:
 
 
 def epsilon_from_renyi(orders: ArrayLike, divergences: ArrayLike, delta: float) -> float:
-    """Smallest epsilon >= 0 that a Renyi curve implies at ``delta``; infinite when no order is finite.
+    """Return the smallest epsilon >= 0 that a Renyi curve implies at ``delta``.
 
-    Formal guarantee. If the Renyi divergence of order alpha > 1 between the outputs on any two neighbours is at
+    Parameters
+    ----------
+    orders : array_like, shape (n,)
+        Renyi orders, finite and above 1.
+    divergences : array_like, shape (n,)
+        Bound on the divergence of each order; not negative, infinity allowed.
+    delta : float
+        Strictly between 0 and 1.
+
+    Returns
+    -------
+    float
+        Epsilon; infinite when no divergence is finite.
+
+    Formal guarantee
+    ----------------
+    If the Renyi divergence of order alpha > 1 between the outputs on any two neighbours is at
     most tau, the mechanism is (epsilon, delta)-DP for
 
         epsilon = tau + log(1 - 1/alpha) - (log delta + log alpha) / (alpha - 1)
@@ -214,6 +230,12 @@ def epsilon_from_renyi(orders: ArrayLike, divergences: ArrayLike, delta: float) 
     (Canonne, Kamath and Steinke, arXiv 2004.00010, Proposition 12; also Balle et al., arXiv 1905.09982, Theorem
     21). It holds for each order, hence for the best one of any set that was fixed in advance
     (docs/theory.md#renyi-accounting).
+
+    Examples
+    --------
+    >>> from tacit.privacy import epsilon_from_renyi
+    >>> round(epsilon_from_renyi([2.0, 8.0, 32.0], [0.01, 0.04, 0.16], delta=1e-6), 4)
+    0.4621
     """
     alpha, tau = _checked_curve(orders, divergences)
     candidates = tau + _correction(alpha, math.log(probability("delta", delta)))
@@ -221,7 +243,28 @@ def epsilon_from_renyi(orders: ArrayLike, divergences: ArrayLike, delta: float) 
 
 
 def renyi_budget(orders: ArrayLike, epsilon: float, delta: float) -> FloatArray:
-    """Largest divergence of each order that still implies (epsilon, delta)-DP; negative where none does."""
+    """Return the largest divergence of each order that still implies (epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    orders : array_like, shape (n,)
+        Renyi orders, finite and above 1.
+    epsilon : float
+        Not negative; infinity allowed.
+    delta : float
+        Strictly between 0 and 1.
+
+    Returns
+    -------
+    ndarray, shape (n,)
+        Largest divergence of each order; negative where no divergence does.
+
+    Examples
+    --------
+    >>> from tacit.privacy import renyi_budget
+    >>> renyi_budget([2.0, 8.0, 32.0], epsilon=1.0, delta=1e-6).round(2).tolist()
+    [-11.43, -0.54, 0.7]
+    """
     alpha, _ = _checked_curve(orders, np.zeros(np.size(orders)))
     epsilon = nonnegative_or_inf("epsilon", epsilon)
     budget: FloatArray = epsilon - _correction(alpha, math.log(probability("delta", delta)))

@@ -83,12 +83,37 @@ class _NoisySum:
 
 @dataclass(frozen=True)
 class GaussianRelease(_NoisySum):
-    """A sum plus continuous Gaussian noise.
+    """The release of a sum with continuous Gaussian noise, ``count`` times.
 
-    Formal guarantee. Adjacency: one row replaced. With l2 sensitivity D and noise N(0, s^2 I) the release is
+    Parameters
+    ----------
+    name : str
+        Name of the release in the report.
+    sensitivity : float
+        l2 change of the sum when one row is replaced.
+    noise_sd : float
+        Standard deviation of the noise of each coordinate, in the unit of ``sensitivity``; 0 means no noise.
+    count : int, default 1
+        Number of such releases, each with noise of its own.
+    note : str, optional
+        Remark for the report.
+    moving_sensitivity : float, optional
+        l2 norm of one row's contribution, at least half of ``sensitivity``, which is its default.
+    adjacency : str
+        ``"replacement"``, the only one.
+
+    Formal guarantee
+    ----------------
+    Adjacency: one row replaced. With l2 sensitivity D and noise N(0, s^2 I) the release is
     exactly (D/s)-GDP (Dong, Roth and Su, arXiv 1905.02383, Theorem 2.7), ``count`` of them sqrt(count) D/s
     (Corollary 3.3). A continual release with factorization A = B C is one event whose sensitivity is the
     row bound times the largest column norm of C (docs/theory.md#adaptivity-with-moved-rows).
+
+    Examples
+    --------
+    >>> from tacit.privacy import GaussianRelease
+    >>> GaussianRelease("sum of clicks", sensitivity=2.0, noise_sd=10.0, count=4).mu
+    0.4
     """
 
     kind: ClassVar[str] = "gaussian"
@@ -96,13 +121,44 @@ class GaussianRelease(_NoisySum):
 
 @dataclass(frozen=True)
 class DiscreteGaussianRelease(_NoisySum):
-    """A sum of multiples of ``grid`` plus discrete Gaussian noise on the same grid, ``draws`` of it in all.
+    """The release of a sum of multiples of ``grid`` with discrete Gaussian noise on that grid, ``count`` times.
 
-    Formal guarantee. Adjacency: one row replaced. With parameter s and l2 sensitivity D, both in the same
+    Parameters
+    ----------
+    name : str
+        Name of the release in the report.
+    sensitivity : float
+        l2 change of the sum when one row is replaced.
+    noise_sd : float
+        Parameter of the noise of each coordinate, in the unit of ``sensitivity``.
+    count : int, default 1
+        Number of such releases, each with noise of its own.
+    note : str, optional
+        Remark for the report.
+    moving_sensitivity : float, optional
+        l2 norm of one row's contribution, at least half of ``sensitivity``, which is its default.
+    adjacency : str
+        ``"replacement"``, the only one.
+    draws : int
+        Number of noise values drawn in all; must be given, at least 1.
+    grid : float, default 2**-20
+        Spacing of the released values.
+    weight : float, optional
+        What the draws count for in ``slack``; their number by default.
+
+    Formal guarantee
+    ----------------
+    Adjacency: one row replaced. With parameter s and l2 sensitivity D, both in the same
     unit, the release is D^2/(2 s^2)-zCDP (Canonne, Kamath and Steinke, arXiv 2004.00010, Theorem 14). It is
     **not** exactly (D/s)-GDP, but differs from a (D/s)-GDP mechanism by a likelihood ratio of e^``slack``
     and a tail of e^-125 per draw (docs/theory.md#lattice-lemma); the ledger charges D/s and holds the slack
     within a reserve.
+
+    Examples
+    --------
+    >>> from tacit.privacy import DiscreteGaussianRelease
+    >>> DiscreteGaussianRelease("sum of clicks", sensitivity=1.0, noise_sd=4.0, draws=3).mu
+    0.25
     """
 
     draws: int = 0
@@ -131,9 +187,36 @@ class DiscreteGaussianRelease(_NoisySum):
 
 @dataclass(frozen=True)
 class RenyiRelease:
-    """A release known by its Renyi curve: the discrete mechanisms of the shuffle model.
+    """A release that is known by its Renyi curve, such as the discrete mechanisms of the shuffle model.
 
-    Formal guarantee. Adjacency: one row replaced, shift at most ``sensitivity``. ``divergences[j]`` bounds
+    Parameters
+    ----------
+    name : str
+        Name of the release in the report.
+    orders : tuple of float
+        Renyi orders, increasing and above 1.
+    divergences : tuple of float
+        Bound on the divergence of each order when one row is replaced; infinity allowed.
+    tail_delta : float, default 0
+        Bound on the probability, in each release, of events on which the curve does not hold.
+    sensitivity : float, default 1
+        l2 change of the sum when one row is replaced.
+    count : int, default 1
+        Number of such releases.
+    note : str, optional
+        Remark for the report.
+    moving_sensitivity : float, optional
+        l2 norm of one row's contribution, at least half of ``sensitivity``, which is its default.
+    reach : float, optional
+        Largest shift that the curve scales to, at least ``sensitivity``, which is its default.
+    noise_sd : float, optional
+        Standard deviation of the noise, for the report only.
+    adjacency : str
+        ``"replacement"``, the only one.
+
+    Formal guarantee
+    ----------------
+    Adjacency: one row replaced, shift at most ``sensitivity``. ``divergences[j]`` bounds
     the Renyi divergence of order ``orders[j]`` in both directions, on events that hold with probability at
     least 1 - ``tail_delta`` (Bun and Steinke, arXiv 1605.02065, Definition 8.1); ``tail_delta`` is added to
     the privacy delta. Stating ``moving_sensitivity`` below ``sensitivity``, or ``reach`` above it, claims
@@ -143,6 +226,13 @@ class RenyiRelease:
     Between two stated orders the ledger interpolates (alpha - 1) * divergence linearly, an upper bound
     since that function is convex (van Erven and Harremoes, arXiv 1206.2459, Corollary 2); below the first
     order it uses the first divergence (Theorem 3), above the last infinity.
+
+    Examples
+    --------
+    >>> from tacit.privacy import RenyiRelease
+    >>> release = RenyiRelease("shuffled sum", orders=(2.0, 4.0), divergences=(0.1, 0.2))
+    >>> round(release.divergence(3.0), 4)
+    0.175
     """
 
     name: str

@@ -31,7 +31,26 @@ _TOLERANCE: Final = 4.0 * float(np.finfo(np.float64).eps)
 
 
 def delta_from(mu: float, epsilon: float) -> float:
-    """The smallest delta for which mu-GDP implies (epsilon, delta)-DP."""
+    """Return the smallest delta for which mu-GDP implies (epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    mu : float
+        Gaussian-DP parameter, not negative; infinity allowed.
+    epsilon : float
+        Not negative; infinity allowed.
+
+    Returns
+    -------
+    float
+        Delta, from 0 to 1.
+
+    Examples
+    --------
+    >>> from tacit.privacy import delta_from
+    >>> round(delta_from(mu=1.0, epsilon=1.0), 4)
+    0.1269
+    """
     mu = nonnegative_or_inf("mu", mu)
     epsilon = nonnegative_or_inf("epsilon", epsilon)
     if mu == 0.0 or math.isinf(epsilon):
@@ -42,7 +61,26 @@ def delta_from(mu: float, epsilon: float) -> float:
 
 
 def epsilon_from(mu: float, delta: float) -> float:
-    """The smallest epsilon >= 0 for which mu-GDP implies (epsilon, delta)-DP."""
+    """Return the smallest epsilon >= 0 for which mu-GDP implies (epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    mu : float
+        Gaussian-DP parameter, not negative; infinity allowed.
+    delta : float
+        Strictly between 0 and 1.
+
+    Returns
+    -------
+    float
+        Epsilon; infinite when ``mu`` is.
+
+    Examples
+    --------
+    >>> from tacit.privacy import epsilon_from
+    >>> round(epsilon_from(mu=1.0, delta=1e-6), 4)
+    4.8866
+    """
     mu = nonnegative_or_inf("mu", mu)
     log_target = math.log(probability("delta", delta))
     if math.isinf(mu):
@@ -56,7 +94,26 @@ def epsilon_from(mu: float, delta: float) -> float:
 
 
 def mu_from(epsilon: float, delta: float) -> float:
-    """The largest mu for which mu-GDP implies (epsilon, delta)-DP; infinite when epsilon is."""
+    """Return the largest mu for which mu-GDP implies (epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    epsilon : float
+        Not negative; infinity allowed.
+    delta : float
+        Strictly between 0 and 1.
+
+    Returns
+    -------
+    float
+        Gaussian-DP parameter; infinite when ``epsilon`` is.
+
+    Examples
+    --------
+    >>> from tacit.privacy import mu_from
+    >>> round(mu_from(epsilon=1.0, delta=1e-6), 4)
+    0.2367
+    """
     epsilon, delta = nonnegative_or_inf("epsilon", epsilon), probability("delta", delta)
     return math.inf if math.isinf(epsilon) else _largest_mu(epsilon, delta)
 

@@ -28,7 +28,17 @@ _FORMAT: Final = 1
 
 @dataclass(frozen=True)
 class Entry:
-    """One recorded release: its number, what it was, whom it concerned."""
+    """One recorded release of a ledger.
+
+    Parameters
+    ----------
+    index : int
+        Number of the release, from 0.
+    event : GaussianRelease, DiscreteGaussianRelease or RenyiRelease
+        What was charged.
+    cohort : str, optional
+        The rows that it concerned; None for all rows.
+    """
 
     index: int
     event: PrivacyEvent
@@ -36,9 +46,20 @@ class Entry:
 
 
 class Ledger:
-    """Spends a budget, release by release.
+    """An append-only list of releases that refuses a release which does not fit the budget.
 
-    Formal guarantee. Adjacency: one user's rows replaced (up to ``budget.rounds_per_user`` of them). All
+    Parameters
+    ----------
+    budget : Budget
+        What all releases together may spend.
+    accounting : {"gaussian", "lattice", "renyi"}, optional
+        Rule of composition; by default the one that the first charge needs.
+    order : float, optional
+        Renyi order above 1, fixed in advance; implies ``accounting="renyi"``.
+
+    Formal guarantee
+    ----------------
+    Adjacency: one user's rows replaced (up to ``budget.rounds_per_user`` of them). All
     releases whose events were charged before their noise was drawn are together (epsilon, delta)-DP,
     whatever releases were asked for in the light of earlier ones:
 
@@ -58,6 +79,17 @@ class Ledger:
     Cohorts: see ``tacit.privacy.composition``. Rows of different named cohorts must be disjoint; a row
     moving between two cohorts is covered. Sums are compared with a relative slack of 1e-11, so that plans
     which add up to the budget in exact arithmetic pass.
+
+    Examples
+    --------
+    >>> from tacit.privacy import Budget, GaussianRelease, Ledger
+    >>> ledger = Ledger(Budget(epsilon=1.0, delta=1e-6))
+    >>> ledger.charge(GaussianRelease("sum of clicks", sensitivity=1.0, noise_sd=10.0)).index
+    0
+    >>> round(ledger.epsilon_spent, 4)
+    0.3969
+    >>> ledger.fits(GaussianRelease("sum of clicks", sensitivity=1.0, noise_sd=1.0))
+    False
     """
 
     def __init__(self, budget: Budget, *, accounting: Accounting | None = None, order: float | None = None) -> None:
@@ -77,7 +109,7 @@ class Ledger:
 
     @property
     def budget(self) -> Budget:
-        """The budget this ledger spends."""
+        """The budget that releases are charged to."""
         return self._budget
 
     @property
@@ -106,11 +138,42 @@ class Ledger:
         return self._totals().epsilon
 
     def fits(self, event: PrivacyEvent, cohort: str | None = None) -> bool:
-        """Whether ``charge`` would accept; nothing is recorded."""
+        """Return whether `charge` would accept a release; nothing is recorded.
+
+        Parameters
+        ----------
+        event : GaussianRelease, DiscreteGaussianRelease or RenyiRelease
+            The release.
+        cohort : str, optional
+            The rows that it concerns; None for all rows.
+
+        Returns
+        -------
+        bool
+            True when the release fits the budget.
+        """
         return self._with(event, cohort)[1].fits
 
     def charge(self, event: PrivacyEvent, cohort: str | None = None) -> Entry:
-        """Record a release, or raise ``BudgetExceeded`` and record nothing. Call it before noise is drawn."""
+        """Record a release; call it before noise is drawn.
+
+        Parameters
+        ----------
+        event : GaussianRelease, DiscreteGaussianRelease or RenyiRelease
+            The release.
+        cohort : str, optional
+            The rows that it concerns; None for all rows. Rows of different cohorts must be disjoint.
+
+        Returns
+        -------
+        Entry
+            What was recorded.
+
+        Raises
+        ------
+        BudgetExceeded
+            When the release does not fit; nothing is recorded.
+        """
         accounting, after = self._with(event, cohort)
         if not after.fits:
             raise BudgetExceeded(self._refusal(event, cohort, accounting, after))
@@ -120,7 +183,22 @@ class Ledger:
         return entry
 
     def report(self, model: Model = "central", noise: str = "", warnings: tuple[str, ...] = ()) -> PrivacyReport:
-        """Snapshot for people and programs; ``noise`` is the description of the noise source."""
+        """Return a snapshot of the ledger.
+
+        Parameters
+        ----------
+        model : {"joint", "shuffle", "local", "central", "none"}, default "central"
+            Model of differential privacy that the guarantee is stated in.
+        noise : str, optional
+            Description of the noise source (`NoiseSource.describe`).
+        warnings : tuple of str, optional
+            Added to those about the budget.
+
+        Returns
+        -------
+        PrivacyReport
+            Target, spent and remaining budget, and all entries.
+        """
         state = self._totals()
         return PrivacyReport(
             target_epsilon=self._budget.epsilon,
@@ -152,7 +230,7 @@ class Ledger:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Ledger:
-        """Rebuild a saved ledger by charging every entry anew; whatever does not check is refused."""
+        """Rebuild a saved ledger by charging every entry anew; data that does not check is refused."""
         body = {key: value for key, value in data.items() if key != "digest"}
         if set(body) != {"format", "budget", "accounting", "order", "entries"} or body["format"] != _FORMAT:
             raise InvalidInput(f"saved ledger must have format {_FORMAT} and its fields, got {sorted(data)}")
