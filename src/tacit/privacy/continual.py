@@ -1,8 +1,8 @@
 """Continual release of a running sum: one object carries noise scale, ledger entry and streaming state.
 
 The clock of a stream is decisions.  Leaves close on a public schedule of it: the geometric one, or one with each
-decision (or batch of decisions taken at once).  A contribution is added to whatever leaf is open when it arrives, once.
-Number and order of releases are therefore the same in neighbouring worlds, whoever's reward is late or missing.
+decision (or batch of decisions taken at once).  A contribution is added once, to the leaf that is open when it arrives.
+Number and order of releases are therefore the same in neighbouring worlds, also when a reward is late or missing.
 """
 
 from __future__ import annotations
@@ -51,6 +51,22 @@ class Stream(NamedTuple):
     """Streaming state of a continual release, as arrays that steps update in place.
 
     Raw sums and noise are as secret as the data.  All other fields depend on the clock and on releases only.
+    `ContinualRelease.open` makes one.
+
+    Parameters
+    ----------
+    closed, leaves, epochs : Count
+        Leaves closed in this epoch, leaves that it has, and epochs begun.
+    noise_sd : Scalar
+        Standard deviation of the noise.
+    leaf : ndarray, shape (size,)
+        Contributions to the open leaf; secret.
+    released : ndarray, shape (size,)
+        Sum of all rows so far, as released.
+    mechanism : Mechanism
+        State of the factorization.
+    constants : MechanismConstants
+        What stays for the life of the stream.
     """
 
     closed: Count
@@ -143,10 +159,32 @@ def drop_raw(stream: Stream) -> None:
 
 
 def contribute(stream: Stream, start: int, values: FloatArray) -> None:
-    """Add contributions of N users, shape (N, m), to the m entries of the open leaf from ``start`` on.
+    """Add contributions of N users to the open leaf.
 
     Each number is rounded to the grid that exact noise lives on before it is summed, so that sums are whole steps and
     do not depend on their order.
+
+    Parameters
+    ----------
+    stream : Stream
+        Changed in place.
+    start : int
+        First of the m entries of the leaf that are added to.
+    values : ndarray, shape (N, m)
+        Contributions, one line per user.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.extend import contribute, plan_release
+    >>> from tacit.privacy import make_noise
+    >>> plan = plan_release(
+    ...     "sums", 3, row_bound=2.0, row_norm=1.0, mu=0.5, factorization="tree", horizon=8, source=make_noise("fast")
+    ... )
+    >>> stream = plan.open()
+    >>> contribute(stream, 1, np.array([[0.5, 0.0], [0.25, 0.25]]))
+    >>> stream.leaf.tolist()
+    [0.0, 0.75, 0.25]
     """
     stream.leaf[start : start + values.shape[1]] += rounded_to_grid(values, stream.constants.grid).sum(axis=0)
 
@@ -154,16 +192,63 @@ def contribute(stream: Stream, start: int, values: FloatArray) -> None:
 def contribute_outer(
     stream: Stream, start: int, weights: FloatArray, rows: FloatArray, responses: FloatArray | None = None
 ) -> None:
-    """Add ``weights[n] * x x'`` of N users' rows x, packed (`tacit.linalg.packing`), and then ``responses[n] * x``.
+    """Add ``weights[n] * x x'`` of N users' rows x, packed (`packed_outers`), and then ``responses[n] * x``.
 
     Each number is rounded to the grid before it is summed, which `contribute` explains.
+
+    Parameters
+    ----------
+    stream : Stream
+        Changed in place.
+    start : int
+        First of the d (d + 1) / 2 entries of the leaf that are added to; d more with ``responses``.
+    weights : ndarray, shape (N,)
+        Weight of each outer product.
+    rows : ndarray, shape (N, d)
+        The rows x.
+    responses : ndarray, shape (N,), optional
+        Factor of each row in the second sum; None for no second sum.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.extend import contribute_outer, plan_release
+    >>> from tacit.privacy import make_noise
+    >>> plan = plan_release(
+    ...     "sums", 5, row_bound=2.0, row_norm=1.5, mu=0.5, factorization="tree", horizon=8, source=make_noise("fast")
+    ... )
+    >>> stream = plan.open()
+    >>> contribute_outer(stream, 0, np.array([1.0]), np.array([[0.0, 1.0]]), responses=np.array([0.5]))
+    >>> stream.leaf.tolist()
+    [0.0, 0.0, 1.0, 0.0, 0.5]
     """
     sums = packed_outer_sums(rows, weights, stream.constants.grid, responses)
     stream.leaf[start : start + sums.size] += sums
 
 
 def released_variance(stream: Stream) -> float:
-    """Variance that noise gives each entry of ``released``: public, since it depends on the clock only."""
+    """Return the variance that noise gives each entry of ``stream.released``; public, it depends on the clock only.
+
+    Parameters
+    ----------
+    stream : Stream
+        State of a continual release.
+
+    Returns
+    -------
+    float
+        Variance of one entry, in the squared unit of a contribution.
+
+    Examples
+    --------
+    >>> from tacit.extend import plan_release, released_variance
+    >>> from tacit.privacy import make_noise
+    >>> plan = plan_release(
+    ...     "sums", 3, row_bound=2.0, row_norm=1.0, mu=0.5, factorization="tree", horizon=8, source=make_noise("fast")
+    ... )
+    >>> released_variance(plan.open())
+    0.0
+    """
     return stream.mechanism.variance(stream.closed.item(), stream.noise_sd.item())
 
 
@@ -206,6 +291,33 @@ def is_used_up(stream: Stream) -> bool:
 class ContinualRelease:
     """Plan of a continual release: noise scale and ledger entry made from the same parameters.
 
+    `plan_release` makes one.
+
+    Parameters
+    ----------
+    name : str
+        Name of the release in the report.
+    size : int
+        Number of entries of the sum.
+    row_bound : float
+        Bound on the l2 change of the contributions when one user's row is replaced, moved or left out.
+    row_norm : float
+        Bound on the l2 norm of a single contribution.
+    mu : float
+        Gaussian-DP parameter of all releases together; infinity allowed.
+    factorization : Factorization
+        How prefix sums are released.
+    source : NoiseSource
+        Source of the noise.
+    grid : float
+        Spacing of rounded contributions; 0 for none.
+    waiting : int
+        Rows of earlier epochs that may still come.
+    fluctuation : float
+        Assumed variance of a coordinate of a row.
+    head_start : int, default 0
+        Head start of geometric leaves.
+
     Formal guarantee
     ----------------
     Adjacency: one user's whole row is replaced; the contribution may change in value, move to another leaf,
@@ -213,6 +325,16 @@ class ContinualRelease:
     norm of a single contribution.  The sequence of all releases is then mu-GDP in that user with
     ``mu = row_bound * column_norm / noise_sd``, also when later rows are chosen from earlier
     releases, and when the leaf of a moved contribution is (docs/theory.md#adaptivity-with-moved-rows).
+
+    Examples
+    --------
+    >>> from tacit.extend import plan_release
+    >>> from tacit.privacy import make_noise
+    >>> plan = plan_release(
+    ...     "sums", 3, row_bound=2.0, row_norm=1.0, mu=0.5, factorization="tree", horizon=8, source=make_noise("fast")
+    ... )
+    >>> plan.noise_sd, plan.event().mu, plan.open().leaf.shape
+    (8.0, 0.5, (3,))
     """
 
     name: str
@@ -234,12 +356,23 @@ class ContinualRelease:
     def refined(
         self, *, steps: float = _ROUNDING, waiting: int = 0, fluctuation: float | None = None, head_start: float = 0.0
     ) -> ContinualRelease:
-        """Return this plan with what geometric leaves are told beside.
+        """Return this plan with other settings; all but ``fluctuation`` are for geometric leaves only.
 
-        ``steps`` is the least ratio of noise to rounding (`tacit.privacy.lattice.reserved_steps`), ``waiting`` how many
-        rows may wait when an epoch ends, ``fluctuation`` the variance of a coordinate around the mean row; 1 / (2 size)
-        of the largest square by default.  ``head_start`` is a public number, rounded, and less where noise would leave
-        its integers or is off.
+        Parameters
+        ----------
+        steps : float
+            Least ratio of noise to rounding (`tacit.privacy.lattice.reserved_steps`).
+        waiting : int
+            How many rows may wait when an epoch ends.
+        fluctuation : float, optional
+            Variance of a coordinate around the mean row; unchanged by default.
+        head_start : float
+            A public number, rounded, and less where noise would leave its integers or is off.
+
+        Returns
+        -------
+        ContinualRelease
+            A new plan.
         """
         spread = self.fluctuation if fluctuation is None else positive("fluctuation", fluctuation)
         if not isinstance(self.factorization, Geometric):
@@ -322,7 +455,47 @@ def plan_release(
     horizon: int,
     source: NoiseSource,
 ) -> ContinualRelease:
-    """Plan a release of ``size`` numbers over ``horizon`` leaves at ``mu``-GDP; geometric leaves know no horizon."""
+    """Plan a continual release of a running sum at ``mu``-GDP.
+
+    Parameters
+    ----------
+    name : str
+        Name of the release in the report.
+    size : int
+        Number of entries of the sum.
+    row_bound : float
+        Bound on the l2 change of the contributions when one user's row is replaced, moved or left out.
+    row_norm : float
+        Bound on the l2 norm of a single contribution.
+    mu : float
+        Gaussian-DP parameter of all releases together; infinity for no noise.
+    factorization : {"geometric", "toeplitz", "tree"}
+        How prefix sums are released; ``"toeplitz"`` cannot have exact noise.
+    horizon : int
+        Number of leaves; without effect on geometric leaves.
+    source : NoiseSource
+        Source of the noise.
+
+    Returns
+    -------
+    ContinualRelease
+        The plan: `ContinualRelease.event` is its ledger entry, `ContinualRelease.open` begins it.
+
+    Raises
+    ------
+    InvalidInput
+        When an argument is out of range, or the factorization cannot have this noise.
+
+    Examples
+    --------
+    >>> from tacit.extend import plan_release
+    >>> from tacit.privacy import make_noise
+    >>> plan = plan_release(
+    ...     "sums", 3, row_bound=2.0, row_norm=1.0, mu=0.5, factorization="tree", horizon=8, source=make_noise("fast")
+    ... )
+    >>> plan.noise_sd
+    8.0
+    """
     positive("row_bound", row_bound)
     positive("row_norm", row_norm)
     positive_or_inf("mu", mu)

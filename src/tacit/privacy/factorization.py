@@ -1,7 +1,7 @@
 """Factorizations A = B C of the prefix-sum matrix, and what each of them costs.
 
-A continual release publishes ``C x + noise``; whoever reads it multiplies by ``B`` and has every prefix sum
-``A x`` with noise ``B z``.  Two numbers describe a factorization: the largest column norm of ``C``, which is
+A continual release publishes ``C x + noise``; multiplied by ``B`` it gives every prefix sum ``A x`` with noise
+``B z``.  Two numbers describe a factorization: the largest column norm of ``C``, which is
 the l2 sensitivity per unit of row bound (Denisov et al., arXiv 2202.08312, Theorem 2.1; for adaptive inputs and
 rows that move docs/theory.md#adaptivity-with-moved-rows), and the row norms of ``B``, which are the standard
 deviations of the prefixes per unit of noise.  Their product, times 1/mu, is the standard deviation of a prefix at
@@ -82,8 +82,8 @@ class BufferedToeplitz:
 
     ``C`` is Toeplitz with coefficients 1 and ``sum_j weight_j decay_j^(i-1)``, a sum of a few exponentials
     that stands in for the optimal square-root coefficients ``binom(2i, i) / 4^i``; ``B = A C^-1`` holds
-    exactly, whatever the coefficients, so that privacy does not rest on how good the stand-in is.  A release
-    keeps one noise vector for each buffer, whatever the horizon.
+    exactly for any coefficients, so that privacy does not rest on how good the stand-in is.  A release
+    keeps one noise vector for each buffer, for any horizon.
     """
 
     name: ClassVar[str] = "toeplitz"

@@ -7,7 +7,7 @@ X_j the sum of the rows of leaf j, released is the running sum of weighted leave
     y_k = W_k + z_k / b_k,   W_k = sum_{j<=k} A_j X_j,   b_k^2 = 1 / A_k^2 - 1 / A_{k+1}^2,   z_k ~ N(0, sigma^2 I).
 
 A row of leaf j is in every release from y_j on, and A_j^2 sum_{k>=j} b_k^2 <= 1 telescopes: noise of sigma = D / mu
-makes all releases together mu-GDP for rows that change by at most D, whatever the number of decisions, and no horizon
+makes all releases together mu-GDP for rows that change by at most D, for any number of decisions, and no horizon
 is asked for (docs/theory.md#geometric-leaves).
 
 **Integers.**  Rows are rounded on arrival to multiples of a ``grid``, once.  W is a sum of int64, noise is a whole

@@ -28,7 +28,20 @@ Shape = int | tuple[int, ...]
 
 
 class NoiseSource(ABC):
-    """What every source of noise offers.  Unless a subclass says otherwise, values are ordinary floating point."""
+    """A source of Gaussian noise, which also makes the ledger entry of a release that uses it.
+
+    Unless a subclass says otherwise, values are ordinary floating point.
+
+    Examples
+    --------
+    >>> from tacit.privacy import make_noise
+    >>> noise = make_noise("fast", seed=0)
+    >>> noise_sd = noise.scale_for(sensitivity=2.0, mu=0.5, size=3)
+    >>> noise_sd, noise.event("sum of clicks", 2.0, noise_sd, size=3).mu
+    (4.0, 0.5)
+    >>> noise.gaussian(noise_sd, 3).shape
+    (3,)
+    """
 
     @property
     @abstractmethod
@@ -46,7 +59,20 @@ class NoiseSource(ABC):
 
     @abstractmethod
     def gaussian(self, scale: float, shape: Shape) -> FloatArray:
-        """Independent centred noise of standard deviation ``scale``."""
+        """Draw independent centred noise.
+
+        Parameters
+        ----------
+        scale : float
+            Standard deviation of each value.
+        shape : int or tuple of int
+            Shape of the result.
+
+        Returns
+        -------
+        ndarray
+            The noise.
+        """
 
     @abstractmethod
     def integers(self, parameter: float, shape: Shape) -> FloatArray:
@@ -75,7 +101,22 @@ class NoiseSource(ABC):
 
     @final
     def scale_for(self, sensitivity: float, mu: float, *, size: int) -> float:
-        """Standard deviation at which a release of ``size`` coordinates spends ``mu``; 0 for infinite mu."""
+        """Return the standard deviation at which a release spends ``mu``.
+
+        Parameters
+        ----------
+        sensitivity : float
+            l2 change of the sum when one row is replaced, before contributions are rounded to ``grid``.
+        mu : float
+            Gaussian-DP parameter of the release; infinity allowed.
+        size : int
+            Number of coordinates of one row's contribution.
+
+        Returns
+        -------
+        float
+            Standard deviation in the unit of ``sensitivity``; 0 for infinite ``mu``.
+        """
         total = nonnegative("sensitivity", sensitivity) + self.rounding_slack(size)
         return total / positive_or_inf("mu", mu)
 
@@ -97,11 +138,32 @@ class NoiseSource(ABC):
         moving_sensitivity: float | None = None,
         note: str = "",
     ) -> NoisySum:
-        """Ledger entry of a release; sensitivities are those before contributions are rounded to ``grid``.
+        """Return the ledger entry of a release; sensitivities are those before contributions are rounded to ``grid``.
 
-        ``size`` is the number of coordinates of one row's contribution to one of the ``count`` releases
-        (for a continual stream: over all nodes it enters); ``draws`` the number of noise values drawn in
-        all, size * count by default.
+        Parameters
+        ----------
+        name : str
+            Name of the release in the report.
+        sensitivity : float
+            l2 change of the sum when one row is replaced.
+        noise_sd : float
+            Standard deviation that `gaussian` is asked for.
+        size : int
+            Number of coordinates of one row's contribution to one of the ``count`` releases (for a continual
+            stream: over all nodes it enters).
+        count : int, default 1
+            Number of releases.
+        draws : int, optional
+            Number of noise values drawn in all; ``size * count`` by default.
+        moving_sensitivity : float, optional
+            l2 norm of one row's contribution; ``sensitivity`` by default.
+        note : str, optional
+            Remark for the report.
+
+        Returns
+        -------
+        GaussianRelease or DiscreteGaussianRelease
+            The event to charge; discrete when the source has a ``grid``.
         """
         slack, charged = self.rounding_slack(size), self.charged_sd(noise_sd)
         total = nonnegative("sensitivity", sensitivity) + slack
@@ -115,7 +177,24 @@ class NoiseSource(ABC):
 
 
 class ForwardingNoise(NoiseSource):
-    """A source around another one: everything is passed on; subclasses watch or replace what is drawn."""
+    """A source of noise that passes everything on to another one; subclasses watch or replace what is drawn.
+
+    Parameters
+    ----------
+    source : NoiseSource
+        The source that draws.
+
+    Examples
+    --------
+    >>> from tacit.privacy import ForwardingNoise, make_noise
+    >>> class Printing(ForwardingNoise):
+    ...     def gaussian(self, scale, shape):
+    ...         print("noise of scale", scale)
+    ...         return super().gaussian(scale, shape)
+    >>> Printing(make_noise("fast", seed=0)).gaussian(2.0, 3).shape
+    noise of scale 2.0
+    (3,)
+    """
 
     def __init__(self, source: NoiseSource) -> None:
         self.source: Final = source
@@ -150,9 +229,23 @@ class ForwardingNoise(NoiseSource):
 class FastNoise(NoiseSource):
     """Noise of a seeded NumPy generator: reproducible, for simulation and tests.
 
-    Formal guarantee. Gaussian DP in real arithmetic, against an adversary who knows neither seed nor state.
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The generator that noise is drawn from.
+
+    Formal guarantee
+    ----------------
+    Gaussian DP in real arithmetic, against an adversary who knows neither seed nor state.
     Its generator is not cryptographic and its floating-point support can leak (Mironov 2012;
     docs/theory.md#noise): serve people with ``SecureNoise`` or ``ExactNoise``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.privacy import FastNoise
+    >>> FastNoise(np.random.default_rng(0)).gaussian(1.0, 2).round(3).tolist()
+    [0.126, -0.132]
     """
 
     name: Final = "fast"
@@ -183,12 +276,20 @@ class FastNoise(NoiseSource):
 class SecureNoise(NoiseSource):
     """Noise from the operating system's cryptographic generator: nothing to seed, save or reproduce.
 
-    Formal guarantee. Gaussian DP in real arithmetic, if the operating system's generator is secure. Values
+    Formal guarantee
+    ----------------
+    Gaussian DP in real arithmetic, if the operating system's generator is secure. Values
     are those of the inverse distribution function at one of 2^64 equally likely points (magnitude from 63
     bits, so tails reach 9.2 standard deviations; a sign bit). The release is still floating point
     (docs/theory.md#noise): use ``ExactNoise`` where its low-order bits could be observed.
 
     Each call reads what it needs and keeps nothing, so a forked process cannot repeat its parent's noise.
+
+    Examples
+    --------
+    >>> from tacit.privacy import SecureNoise
+    >>> SecureNoise().gaussian(2.0, (3, 2)).shape
+    (3, 2)
     """
 
     name: Final = "secure"
@@ -219,7 +320,14 @@ class SecureNoise(NoiseSource):
 class ExactNoise(NoiseSource):
     """Discrete Gaussian noise on a grid, sampled without rounding from the operating system's entropy.
 
-    Formal guarantee. Adjacency: one row replaced. Contributions, rounded, and noise are integer multiples of
+    Parameters
+    ----------
+    grid : float, default 2**-20
+        Spacing of the values, a power of two.
+
+    Formal guarantee
+    ----------------
+    Adjacency: one row replaced. Contributions, rounded, and noise are integer multiples of
     ``grid``, a power of two. Integers below 2^53 and their sums are exact in float64,
     whatever the order of summation, so the released float is exactly grid * (integer sum + integer noise):
     no low-order bits, no rounding, no order-dependent sensitivity (docs/theory.md#exact-noise). ``event`` gives a
@@ -229,6 +337,13 @@ class ExactNoise(NoiseSource):
     The sum must be of rounded contributions with **integer** coefficients (plain sums, nodes of a binary
     tree, geometric leaves). A factorization with real coefficients leaves the grid and must not be used with this
     source.
+
+    Examples
+    --------
+    >>> from tacit.privacy import ExactNoise
+    >>> steps = ExactNoise(grid=0.25).gaussian(2.0, 100) / 0.25
+    >>> bool((steps == steps.round()).all())
+    True
     """
 
     name: Final = "exact"
@@ -268,7 +383,14 @@ class ExactNoise(NoiseSource):
 
 
 class NoNoise(NoiseSource):
-    """Zeros, for epsilon = inf. Its events state zero noise, which no finite budget accepts."""
+    """Zeros, for epsilon = inf. Its events state zero noise, which no finite budget accepts.
+
+    Examples
+    --------
+    >>> from tacit.privacy import NoNoise
+    >>> NoNoise().gaussian(1.0, 2).tolist()
+    [0.0, 0.0]
+    """
 
     name: Final = "none"
 
@@ -294,7 +416,31 @@ class NoNoise(NoiseSource):
 
 
 def make_noise(name: str, seed: int | np.random.Generator | None = None) -> NoiseSource:
-    """The source called ``name``; only ``fast`` uses ``seed``, the others cannot be seeded."""
+    """Return a new source of noise.
+
+    Parameters
+    ----------
+    name : {"fast", "secure", "exact", "none"}
+        `FastNoise`, `SecureNoise`, `ExactNoise` or `NoNoise`.
+    seed : int or numpy.random.Generator, optional
+        Seed of ``"fast"``; the other sources cannot be seeded and do not use it.
+
+    Returns
+    -------
+    NoiseSource
+        The source.
+
+    Raises
+    ------
+    InvalidInput
+        When no source has this name.
+
+    Examples
+    --------
+    >>> from tacit.privacy import make_noise
+    >>> make_noise("exact").describe()
+    'exact: discrete Gaussian on integers, operating-system entropy, not reproducible'
+    """
     if name == "fast":
         return FastNoise(system_entropy.generator() if seed is None else np.random.default_rng(seed))
     if name == "secure":
@@ -307,7 +453,31 @@ def make_noise(name: str, seed: int | np.random.Generator | None = None) -> Nois
 
 
 def noise_from_state(state: Mapping[str, Any]) -> NoiseSource:
-    """The source that gave ``state``; a fast one goes on where it stopped."""
+    """Return the source of noise whose ``state`` was saved.
+
+    Parameters
+    ----------
+    state : mapping
+        What `NoiseSource.state` returned.
+
+    Returns
+    -------
+    NoiseSource
+        A source of that kind; a `FastNoise` goes on where the saved one stopped.
+
+    Raises
+    ------
+    InvalidInput
+        When ``state`` is not that of a source.
+
+    Examples
+    --------
+    >>> from tacit.privacy import make_noise, noise_from_state
+    >>> noise = make_noise("fast", seed=0)
+    >>> copy = noise_from_state(noise.state())
+    >>> bool((copy.gaussian(1.0, 3) == noise.gaussian(1.0, 3)).all())
+    True
+    """
     name = state.get("name")
     if name == "fast":
         return FastNoise(generator_from_state(state.get("generator")))

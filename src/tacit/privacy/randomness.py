@@ -20,12 +20,32 @@ class Coins(Protocol):
     """A source of independent numbers, uniform on [0, 1), such as a NumPy generator."""
 
     def random(self, size: Shape, /) -> FloatArray:
-        """That many of them."""
+        """Return an array of such numbers, of shape ``size``."""
 
 
 @dataclass(frozen=True)
 class Randomness:
-    """The three sources of a policy.  They are independent of each other, and none is used for anything else."""
+    """The three random sources of a policy, independent of each other; none is used for anything else.
+
+    Parameters
+    ----------
+    ticks : NoiseSource
+        Noise of the releases of the clock.
+    events : NoiseSource
+        Noise of the releases in between.
+    coins : numpy.random.Generator
+        Random choices of arms.
+    seeded : bool
+        Whether a run can be repeated.
+
+    Examples
+    --------
+    >>> from tacit.privacy import Randomness
+    >>> Randomness.make(seed=0, noise=None, private=True).ticks.name
+    'fast'
+    >>> Randomness.make(seed=None, noise=None, private=True).ticks.name
+    'exact'
+    """
 
     ticks: NoiseSource
     """Noise of what the clock releases.  A simulator draws it ahead for many ticks."""
@@ -38,9 +58,21 @@ class Randomness:
 
     @classmethod
     def make(cls, seed: int | None, noise: str | None, *, private: bool) -> Randomness:
-        """Sources of a new policy; ``private`` says that its budget is finite, so that noise is needed.
+        """Return the sources of a new policy.
 
-        ``noise`` of None is ``exact`` without a seed, and ``fast``, which can be repeated, with one.
+        Parameters
+        ----------
+        seed : int or None
+            Seed of a run that can be repeated; None for the operating system's entropy.
+        noise : {"fast", "secure", "exact", "none"} or None
+            Source of noise; None for ``"exact"`` without a seed and ``"fast"``, which can be repeated, with one.
+        private : bool
+            Whether the budget is finite; otherwise there is no noise.
+
+        Returns
+        -------
+        Randomness
+            The three sources.
         """
         root = np.random.SeedSequence(system_entropy.key() if seed is None else seed)
         tick_seed, coin_seed, event_seed = root.spawn(3)

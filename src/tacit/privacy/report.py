@@ -33,10 +33,44 @@ _MODELS: Final[dict[str, str]] = {
 
 @dataclass(frozen=True)
 class PrivacyReport:
-    """A snapshot of a ledger; ``str`` gives a table, ``to_json`` the same for programs.
+    """A snapshot of a ledger: ``str`` formats it as a table, ``to_json`` as JSON.
 
     ``spent_mu`` and ``remaining_mu`` are Gaussian-DP parameters of one row; under Renyi accounting they are
     the parameters of a Gaussian of the same epsilon, and of the largest Gaussian that still fits.
+
+    Parameters
+    ----------
+    target_epsilon, delta : float
+        The budget of one user.
+    rounds_per_user : int
+        Most rounds that the budget covers for one user.
+    spent_epsilon : float
+        Epsilon spent so far, at ``delta``.
+    spent_mu, remaining_mu : float
+        Gaussian-DP parameter spent so far, and what is left.
+    entries : tuple of Entry
+        All releases.
+    noise : str
+        Description of the noise source.
+    model : {"joint", "shuffle", "local", "central", "none"}
+        Model of differential privacy.
+    accounting : str
+        Rule of composition.
+    guarantee : str
+        The sentence that the numbers stand for.
+    warnings : tuple of str, optional
+        What a reader should know besides.
+    slack : float, default 0
+        Eta of the lattice lemma.
+    draws : int, default 0
+        Number of exact noise values that can count for one user.
+
+    Examples
+    --------
+    >>> from tacit.privacy import Budget, Ledger
+    >>> report = Ledger(Budget(epsilon=1.0, delta=1e-6)).report(model="joint")
+    >>> report.spent_epsilon, report.model, report.protects
+    (0.0, 'joint', 'a single visit: epsilon is per visit. For a person with k visits, pass rounds_per_user=k')
     """
 
     target_epsilon: float

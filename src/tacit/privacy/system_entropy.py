@@ -1,4 +1,4 @@
-"""Randomness that nobody can repeat: every draw without a seed begins with bytes of the operating system, read here.
+"""Randomness that cannot be repeated: every draw without a seed begins with bytes of the operating system, read here.
 
 Noise that protects people is made of these bytes, in all sources but the seeded one, and so are the coins of a policy
 without a seed.  One function reads them, and nothing in the package replaces it or keeps what it gave: a forked process

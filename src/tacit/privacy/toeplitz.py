@@ -33,7 +33,7 @@ TABLE: Final = """
 
 A line holds log2(horizon), then log(-log(decay)) and then log(weight) of the buffers.  These logarithms are close to
 linear in log2(horizon), so that horizons in between are interpolated.  Privacy never rests on the figures: the
-sensitivity is computed from whatever coefficients are in use.
+sensitivity is computed from the coefficients in use.
 """
 _LINES: Final = np.array([[float(text) for text in line.split()] for line in TABLE.strip().splitlines()])
 
