@@ -35,7 +35,15 @@ _LOOK: Final = 8
 
 
 class Designs(NamedTuple):
-    """Designs of N users."""
+    """Designs of N users, as `g_optimal_designs` makes them.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (N, K)
+        Weight of each arm.
+    largest : ndarray, shape (N,)
+        Value of each design.
+    """
 
     weights: FloatArray
     """How often each arm is sampled, shape (N, K); lines add up to 1."""
@@ -44,12 +52,32 @@ class Designs(NamedTuple):
 
 
 def g_optimal_designs(arms: FloatArray, ridge: float) -> Designs:
-    """Make a design for each of N sets of K arms, ``arms`` of shape (N, K, d); ``ridge`` >= 0.
+    """Make a G-optimal design for each of N sets of K arms.
 
     The ridge is raised to 1e-9 of the largest squared norm, so that repeated, collinear or zero arms give a design of
     the span they have, and the value refers to that ridge.  The value is at most 2 d (1.05 d as a rule), and at most
     d (d + 1) / 2 + 1 weights of a user are positive.  An arm of zeros gets no weight; a set of such arms has value 0
     and all weight on its first one, and a set with an arm that is not finite the value infinity.
+
+    Parameters
+    ----------
+    arms : ndarray, shape (N, K, d)
+        Feature vectors of the arms.
+    ridge : float
+        Not negative and finite; otherwise all values are infinity.
+
+    Returns
+    -------
+    Designs
+        Weights, shape (N, K), and values, shape (N,).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.design import g_optimal_designs
+    >>> designs = g_optimal_designs(np.array([[[1.0, 0.0], [0.0, 1.0], [0.1, 0.1]]]), ridge=0.0)
+    >>> designs.weights.round(3).tolist(), designs.largest.round(3).tolist()
+    ([[0.5, 0.5, 0.0]], [2.0])
     """
     users, count, _ = arms.shape
     weights, largest = np.zeros((users, count)), np.full(users, np.inf)
@@ -189,9 +217,29 @@ def _exchange(left: _Working, top: FloatArray, holds: BoolArray) -> None:
 def limit_support(arms: FloatArray, weights: FloatArray) -> IntArray:
     """Bring the positive weights of each user to at most d (d + 1) / 2 + 1, keeping V(weights) and their sum.
 
-    ``arms`` has shape (N, K, d), ``weights`` (N, K); returns which of the N users had more.  More points than that are
-    dependent as vectors (x x', 1).  Moving along a dependency changes neither the matrix nor the sum, and stops when a
-    weight reaches 0; one point is lost at a time.
+    More points than that are dependent as vectors (x x', 1).  Moving along a dependency changes neither the matrix nor
+    the sum, and stops when a weight reaches 0; one point is lost at a time.
+
+    Parameters
+    ----------
+    arms : ndarray, shape (N, K, d)
+        Feature vectors of the arms.
+    weights : ndarray, shape (N, K)
+        Weights of a design, whose lines add up to 1; changed in place.
+
+    Returns
+    -------
+    ndarray of int
+        Which of the N users had more positive weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.design import limit_support
+    >>> arms = np.random.default_rng(0).normal(size=(1, 10, 2))
+    >>> weights = np.full((1, 10), 0.1)
+    >>> limit_support(arms, weights).tolist(), int(np.count_nonzero(weights))
+    ([0], 4)
     """
     dim = arms.shape[2]
     limit = dim * (dim + 1) // 2 + 1

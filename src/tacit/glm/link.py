@@ -30,6 +30,15 @@ class Link(ABC):
     ``theta_bound`` is S throughout: the score of a feature vector in the unit ball lies in [-S, S].
     ``reward_bound`` is R: rewards lie in [0, R].  Abstract members have no default, as none would be safe: a bound
     that is too small makes the noise too small, and nothing in a run would show it.
+
+    Examples
+    --------
+    >>> from tacit.glm.links import get_link
+    >>> link = get_link("identity")
+    >>> link.mean([0.0, 0.5]).tolist()
+    [0.0, 0.5]
+    >>> link.mean_range(theta_bound=2.0)
+    (-2.0, 2.0)
     """
 
     __slots__ = ()  # shared by every policy of a process: nothing can be assigned
@@ -171,7 +180,14 @@ class Link(ABC):
 
 
 class ClickLink(Link):
-    """A link whose simulated rewards are 0 or R: nothing in [0, R] of the same mean varies more."""
+    """A link whose simulated rewards are 0 or R: nothing in [0, R] of the same mean varies more.
+
+    Examples
+    --------
+    >>> from tacit.glm.links import get_link
+    >>> get_link("logistic").draw_rewards([0.2, 0.7], reward_bound=1.0, uniforms=[0.5, 0.5]).tolist()
+    [0.0, 1.0]
+    """
 
     __slots__ = ()
 
@@ -189,13 +205,57 @@ class ClickLink(Link):
 
 
 def bounded_variance(means: FloatArray, reward_bound: float) -> FloatArray:
-    """mu (R - mu), the largest variance of a reward in [0, R] of mean mu: that of a reward which is 0 or R."""
+    """Return mu (R - mu), the largest variance of a reward in [0, R] of mean mu: that of a reward which is 0 or R.
+
+    Parameters
+    ----------
+    means : ndarray
+        Means; those outside of [0, R] count as its nearest end.
+    reward_bound : float
+        R.
+
+    Returns
+    -------
+    ndarray
+        Variance for each mean, of the shape of ``means``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.glm.links import bounded_variance
+    >>> bounded_variance(np.array([0.0, 0.5]), reward_bound=1.0).tolist()
+    [0.0, 0.25]
+    """
     inside = np.clip(means, 0.0, reward_bound)
     return np.asarray(inside * (reward_bound - inside))
 
 
 def checked_bound(theta_bound: float, max_score: float = MAX_SCORE) -> float:
-    """``theta_bound`` as a float; raises unless mu is finite over [-S, S]."""
+    """Return ``theta_bound`` as a float after a check that scores may go up to it.
+
+    Parameters
+    ----------
+    theta_bound : float
+        S: scores lie in [-S, S].
+    max_score : float, default 700
+        Largest S at which mean, derivative and antiderivative of the link are finite.
+
+    Returns
+    -------
+    float
+        S.
+
+    Raises
+    ------
+    InvalidInput
+        Unless S is in [0, ``max_score``].
+
+    Examples
+    --------
+    >>> from tacit.glm.links import checked_bound
+    >>> checked_bound(3)
+    3.0
+    """
     if not 0.0 <= theta_bound <= max_score:
         raise InvalidInput(f"theta_bound must lie in [0, {max_score:g}], got {theta_bound}")
     return float(theta_bound)

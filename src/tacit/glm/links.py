@@ -36,7 +36,14 @@ _INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
 
 
 class Logistic(ClickLink):
-    """mu = 1 / (1 + exp(-z)): clicks."""
+    """The logistic link, mu = 1 / (1 + exp(-z)), for clicks.
+
+    Examples
+    --------
+    >>> from tacit.glm.links import Logistic
+    >>> Logistic().mean([0.0, 1.0]).round(3).tolist()
+    [0.5, 0.731]
+    """
 
     __slots__ = ()
     name = "logistic"
@@ -85,7 +92,14 @@ class Logistic(ClickLink):
 
 
 class Probit(ClickLink):
-    """mu = Phi(z): clicks whose hidden utility is Gaussian."""
+    """The probit link, mu = Phi(z), for clicks whose hidden utility is Gaussian.
+
+    Examples
+    --------
+    >>> from tacit.glm.links import Probit
+    >>> Probit().mean([0.0, 1.0]).round(3).tolist()
+    [0.5, 0.841]
+    """
 
     __slots__ = ()
     name = "probit"
@@ -128,7 +142,14 @@ class Probit(ClickLink):
 
 
 class Identity(ClickLink):
-    """mu = z: linear rewards."""
+    """The identity link, mu = z, for linear rewards.
+
+    Examples
+    --------
+    >>> from tacit.glm.links import Identity
+    >>> Identity().mean([0.0, 1.0]).round(3).tolist()
+    [0.0, 1.0]
+    """
 
     __slots__ = ()
     name = "identity"
@@ -173,7 +194,14 @@ class Identity(ClickLink):
 
 
 class Log(Link):
-    """mu = exp(z): counts, Poisson in simulations."""
+    """The log link, mu = exp(z), for counts, which are Poisson in simulations.
+
+    Examples
+    --------
+    >>> from tacit.glm.links import Log
+    >>> Log().mean([0.0, 1.0]).round(3).tolist()
+    [1.0, 2.718]
+    """
 
     __slots__ = ()
     name = "log"
@@ -273,6 +301,12 @@ def register_link(link: Link) -> None:
     link : Link
         An instance of a subclass of `Link` or `ClickLink`.
 
+    Raises
+    ------
+    InvalidInput
+        When ``link`` is no `Link`, another class has its name, or its functions are not elementwise, finite
+        and increasing.
+
     Examples
     --------
     >>> import math
@@ -324,7 +358,30 @@ def _home(link: Link) -> tuple[str, str]:
 
 
 def get_link(name: str | Link) -> Link:
-    """The link called ``name``; a link is returned as it is."""
+    """Return the link of this name.
+
+    Parameters
+    ----------
+    name : str or Link
+        ``"logistic"``, ``"probit"``, ``"identity"``, ``"log"`` or the name of a link that was registered; a link is
+        returned as it is.
+
+    Returns
+    -------
+    Link
+        The link, shared by all callers.
+
+    Raises
+    ------
+    InvalidInput
+        When no link has this name.
+
+    Examples
+    --------
+    >>> from tacit.glm.links import get_link
+    >>> get_link("logistic").mean_at(0.0)
+    0.5
+    """
     if isinstance(name, Link):
         return name
     if name not in LINKS:

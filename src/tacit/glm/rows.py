@@ -11,13 +11,27 @@ from tacit.errors import InvalidInput
 from tacit.typing import ByteArray, Count, FloatArray, count
 
 ALL_ROWS = -1
-"""The mark of a selection that has every row, whatever their marks are."""
+"""Selects every row."""
 FIRST_CAPACITY = 1024
 """Rows that a new buffer has room for."""
 
 
 class RowBuffer(NamedTuple):
-    """Rows of data: the first ``held`` of arrays that may be longer, filled as rewards arrive."""
+    """Rows of data: the first ``held`` of arrays that may be longer, filled as rewards arrive.
+
+    `make_rows` makes an empty one.
+
+    Parameters
+    ----------
+    features : ndarray, shape (capacity, d)
+        Feature vectors.
+    rewards : ndarray, shape (capacity,)
+        Rewards.
+    mask : ndarray of uint8, shape (capacity,)
+        Marks of the rows.
+    held : Count
+        Number of rows that are filled.
+    """
 
     features: FloatArray
     rewards: FloatArray
@@ -56,12 +70,58 @@ def rows_of(features: npt.ArrayLike, rewards: npt.ArrayLike) -> RowBuffer:
 
 
 def make_rows(dim: int, capacity: int = FIRST_CAPACITY) -> RowBuffer:
-    """An empty buffer."""
+    """Return an empty buffer of rows.
+
+    Parameters
+    ----------
+    dim : int
+        d: length of a feature vector.
+    capacity : int, default 1024
+        Number of rows that it has room for.
+
+    Returns
+    -------
+    RowBuffer
+        The buffer, which holds no rows.
+
+    Examples
+    --------
+    >>> from tacit.extend import make_rows
+    >>> rows = make_rows(dim=2, capacity=4)
+    >>> rows.features.shape, rows.held.item()
+    ((4, 2), 0)
+    """
     return RowBuffer(np.zeros((capacity, dim)), np.zeros(capacity), np.zeros(capacity, dtype=np.uint8), count())
 
 
 def append_rows(rows: RowBuffer, features: FloatArray, rewards: FloatArray, marks: int | ByteArray) -> None:
-    """Append N rows, shape (N, d), with their rewards and marks; there must be room for them (`make_room`)."""
+    """Append N rows to a buffer that has room for them (`make_room`).
+
+    Parameters
+    ----------
+    rows : RowBuffer
+        Changed in place.
+    features : ndarray, shape (N, d)
+        Feature vectors.
+    rewards : ndarray, shape (N,)
+        Rewards.
+    marks : int or ndarray of uint8, shape (N,)
+        Mark of all of these rows, or of each.
+
+    Raises
+    ------
+    IndexError
+        When the buffer is full.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.extend import append_rows, make_rows
+    >>> rows = make_rows(dim=2, capacity=4)
+    >>> append_rows(rows, np.ones((3, 2)), np.array([0.0, 1.0, 1.0]), marks=1)
+    >>> rows.held.item(), rows.rewards.tolist()
+    (3, [0.0, 1.0, 1.0, 0.0])
+    """
     held = int(rows.held[()])
     if held + rewards.size > rows.rewards.size:
         raise IndexError("the row buffer is full: the steps of a policy that keeps rows name make_room")
@@ -71,7 +131,29 @@ def append_rows(rows: RowBuffer, features: FloatArray, rewards: FloatArray, mark
 
 
 def make_room(state: Any, count: int) -> Any:
-    """A state whose ``rows`` have room for so many more: the step before ``learn`` of a policy that keeps rows."""
+    """Return a state with room for ``count`` more rows: the step before ``learn`` of a policy that keeps rows.
+
+    Parameters
+    ----------
+    state : NamedTuple
+        State of a policy, with a `RowBuffer` in its field ``rows``.
+    count : int
+        Number of rows to come.
+
+    Returns
+    -------
+    NamedTuple
+        The state itself where there is room, else one with a longer buffer of the same rows.
+
+    Examples
+    --------
+    >>> from typing import NamedTuple
+    >>> from tacit.extend import RowBuffer, make_room, make_rows
+    >>> class State(NamedTuple):
+    ...     rows: RowBuffer
+    >>> make_room(State(make_rows(dim=2, capacity=4)), count=5).rows.features.shape
+    (8, 2)
+    """
     while state.rows.held[()] + count > state.rows.rewards.size:
         state = state._replace(rows=grown(state.rows))
     return state

@@ -19,7 +19,24 @@ _CHUNK = 1 << 15
 
 
 def packed_size(dim: int) -> int:
-    """Number of free entries of a symmetric ``dim`` x ``dim`` matrix."""
+    """Return the number of free entries of a symmetric ``dim`` x ``dim`` matrix.
+
+    Parameters
+    ----------
+    dim : int
+        d.
+
+    Returns
+    -------
+    int
+        d (d + 1) / 2.
+
+    Examples
+    --------
+    >>> from tacit.extend import packed_size
+    >>> packed_size(3)
+    6
+    """
     return dim * (dim + 1) // 2
 
 
@@ -44,7 +61,30 @@ def _square_places(dim: int) -> tuple[IntArray, FloatArray]:
 
 
 def packed_outers(rows: FloatArray, weights: FloatArray | float = 1.0) -> FloatArray:
-    """The packing of ``weights[n] * x x'`` for each of N rows x: shape (N, d) in, (N, d (d + 1) / 2) out."""
+    """Return the packing of ``weights[n] * x x'`` for each of N rows x.
+
+    A packed matrix is its upper triangle, line by line, with entries off the diagonal multiplied by sqrt(2): its
+    Euclidean norm is the Frobenius norm of the matrix.
+
+    Parameters
+    ----------
+    rows : ndarray, shape (N, d)
+        The rows x.
+    weights : ndarray, shape (N,), or float, default 1
+        Weight of each row, or of all.
+
+    Returns
+    -------
+    ndarray, shape (N, d (d + 1) / 2)
+        One packed matrix per line.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.extend import packed_outers
+    >>> packed_outers(np.array([[1.0, 2.0]])).round(3).tolist()
+    [[1.0, 2.828, 4.0]]
+    """
     i, j, factor = packed_places(rows.shape[1])
     products = rows.take(i, axis=1)
     products *= np.asarray(weights).reshape(-1, 1) * factor
@@ -105,6 +145,26 @@ def packed(matrix: FloatArray) -> FloatArray:
 
 
 def unpacked(vector: FloatArray, dim: int) -> FloatArray:
-    """The ``dim`` x ``dim`` symmetric matrix that ``vector`` packs."""
+    """Return the symmetric matrix that ``vector`` packs.
+
+    Parameters
+    ----------
+    vector : ndarray, shape (d (d + 1) / 2,)
+        A packed matrix, such as a sum of lines of `packed_outers`.
+    dim : int
+        d.
+
+    Returns
+    -------
+    ndarray, shape (d, d)
+        The matrix.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.extend import packed_outers, unpacked
+    >>> unpacked(packed_outers(np.array([[1.0, 2.0]]))[0], dim=2).round(6).tolist()
+    [[1.0, 2.0], [2.0, 4.0]]
+    """
     table, factor = _square_places(dim)
     return np.asarray(vector.take(table) / factor)
