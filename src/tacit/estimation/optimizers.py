@@ -59,6 +59,17 @@ class NoisyNewton:
     each of them carries the independent noise of its own step, so that averaging wins back what splitting the
     budget cost: the first steps remove the error of linearising, the last ones share the noise.
 
+    Parameters
+    ----------
+    problem : Regression
+        The regression to solve.
+    mu : float
+        Gaussian-DP parameter of one call; infinity for no noise.
+    steps : int, default 3
+        Newton steps of one call.
+    averaged : int, default 2
+        Number of last iterates whose mean is the estimate.
+
     Formal guarantee
     ----------------
     Adjacency: one row (features and reward) replaced, by any numbers.  The gradient sums have l2 sensitivity
@@ -66,6 +77,16 @@ class NoisyNewton:
     receive N(0, D^2 steps / mu^2 I) each: the call is mu-GDP (``plan_gradients``).  Start, preconditioner,
     ridge center and ellipsoid must be public; the number of steps is a constant
     (docs/theory.md#two-optimizers-one-charge).
+
+    Examples
+    --------
+    >>> from tacit.estimation import NoisyNewton, Regression
+    >>> from tacit.glm.links import get_link
+    >>> from tacit.privacy import make_noise
+    >>> optimizer = NoisyNewton(Regression(get_link("logistic"), dim=2, theta_bound=1.0), mu=0.2, steps=4)
+    >>> release = optimizer.release(make_noise("fast", seed=0))
+    >>> release.noise_sd, release.event.count, round(release.event.mu, 6)
+    (20.0, 4, 0.2)
     """
 
     problem: Regression
@@ -115,6 +136,17 @@ class NoisyGradientDescent:
     ``planned`` takes the lemma's number of steps.  ``public_count`` stands for n: a public bound or estimate
     of the number of rows, such as the round counter or the trace of a released matrix.
 
+    Parameters
+    ----------
+    problem : Regression
+        The regression to solve.
+    mu : float
+        Gaussian-DP parameter of one call; infinity for no noise.
+    public_count : int
+        Public stand-in for the number of rows.
+    steps : int
+        Gradient steps of one call.
+
     Formal guarantee
     ----------------
     Adjacency: one row (features and reward) replaced, by any numbers.  The gradient sums have l2 sensitivity
@@ -122,6 +154,14 @@ class NoisyGradientDescent:
     rho-zCDP with rho = mu^2 / 2, for the call, which is the lemma's sigma^2 = 2 L^2 T / (n^2 rho) for
     gradients divided by n.  Steps, step size and divisor are functions of public numbers only
     (docs/theory.md#two-optimizers-one-charge).
+
+    Examples
+    --------
+    >>> from tacit.estimation import NoisyGradientDescent, Regression
+    >>> from tacit.glm.links import get_link
+    >>> problem = Regression(get_link("logistic"), dim=2, theta_bound=1.0)
+    >>> NoisyGradientDescent.planned(problem, mu=0.2, public_count=100).steps
+    102
     """
 
     problem: Regression
@@ -144,7 +184,26 @@ class NoisyGradientDescent:
         failure_probability: float = 0.05,
         max_steps: int = MAX_STEPS,
     ) -> NoisyGradientDescent:
-        """T = (n^2 rho + log(1 / zeta)) / d, between 1 and ``max_steps`` (the lemma's last display)."""
+        """Return a plan of T = (n^2 rho + log(1 / zeta)) / d steps (the lemma's last display).
+
+        Parameters
+        ----------
+        problem : Regression
+            The regression to solve.
+        mu : float
+            Gaussian-DP parameter of one call; infinity for no noise.
+        public_count : int
+            n.
+        failure_probability : float, default 0.05
+            zeta, strictly between 0 and 1.
+        max_steps : int, default 500
+            Bound on T, which is at least 1.
+
+        Returns
+        -------
+        NoisyGradientDescent
+            The plan.
+        """
         positive_or_inf("mu", mu)
         integer_at_least("public_count", public_count, 1)
         probability("failure_probability", failure_probability)

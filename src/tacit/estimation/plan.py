@@ -48,7 +48,31 @@ def add_noise(exact: FloatArray, noise: FloatArray, noise_sd: float) -> FloatArr
 
 @dataclass(frozen=True)
 class Regression:
-    """Public constants of a regression: sum of losses + ``ridge / 2 ||theta - center||^2`` over a ball."""
+    """Public constants of a regression: sum of losses + ``ridge / 2 ||theta - center||^2`` over a ball.
+
+    Parameters
+    ----------
+    link : Link
+        Link of the losses.
+    dim : int
+        d: length of a feature vector.
+    theta_bound : float
+        S: radius of the ball that theta is sought in.
+    reward_bound : float, default 1
+        R: rewards are clipped to [0, R].
+    ridge : float, default 1
+        Not negative; `NoisyNewton` needs it positive unless the released matrix is positive definite.
+    sharp : bool, default False
+        Charge the diameter of the set of gradients.
+
+    Examples
+    --------
+    >>> from tacit.estimation import Regression
+    >>> from tacit.glm.links import get_link
+    >>> problem = Regression(get_link("logistic"), dim=2, theta_bound=1.0)
+    >>> problem.sensitivity, problem.moving_sensitivity
+    (2.0, 1.0)
+    """
 
     link: Link
     dim: int
@@ -89,6 +113,24 @@ class PublicView:
 
     ``precision`` approximates the Hessian sum mu'(z) x x' and may be indefinite from noise.  Everything here
     must come from earlier releases or constants: the optimizers add no noise on its account.
+
+    Parameters
+    ----------
+    start : array_like, shape (d,)
+        First iterate.
+    precision : array_like, shape (d, d), optional
+        Released matrix that preconditions the steps; `NoisyNewton` needs it.
+    center : array_like, shape (d,), optional
+        Point that the ridge pulls theta to; 0 by default.
+    ellipsoid : Ellipsoid, optional
+        Theta is sought in it as well as in the ball; unbounded by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.estimation import PublicView
+    >>> PublicView(start=np.zeros(2)).ridge_center.tolist()
+    [0.0, 0.0]
     """
 
     start: FloatArray
@@ -118,7 +160,17 @@ class PublicView:
 
 @dataclass(frozen=True)
 class Release:
-    """Noise of every step and the ledger event of the whole call, for one noise source."""
+    """Noise of every step and the ledger event of the whole call, for one noise source.
+
+    Parameters
+    ----------
+    noise_sd : float
+        Standard deviation of each coordinate of a noisy gradient sum.
+    grid : float
+        Spacing of the fixed-point grid of gradients.
+    event : GaussianRelease or DiscreteGaussianRelease
+        What the ledger is charged with.
+    """
 
     noise_sd: float
     grid: float
@@ -236,8 +288,54 @@ def estimate(
 ) -> FloatArray:
     """Charge, draw the noise, run: in this order, so that a refusal leaves nothing drawn and nothing released.
 
-    ``charge`` takes the event of the call to the ledger, such as ``ledger.charge``, and raises where the budget does
-    not allow it; a caller for whom several calls share an entry charges that.
+    Parameters
+    ----------
+    optimizer : PrivateOptimizer
+        The plan, such as `NoisyNewton`.
+    rows : Selection
+        Data rows of d features, with rewards.
+    public : PublicView
+        What is public before the call.
+    charge : callable
+        Takes the event of the call to the ledger, such as ``ledger.charge``, and raises where the budget does not
+        allow it; a caller for whom several calls share an entry charges that.
+    noise : NoiseSource
+        Source of the noise.
+    name : str, default "optimizer"
+        Name of the release in the report.
+    publish : callable, optional
+        Makes an exact gradient sum public with its noise; adds them by default.
+
+    Returns
+    -------
+    ndarray, shape (d,)
+        The estimate of theta.
+
+    Raises
+    ------
+    InvalidInput
+        When rows or ``public.start`` do not have the dimension of the regression.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.estimation import NoisyNewton, PublicView, Regression, estimate
+    >>> from tacit.glm.links import get_link
+    >>> from tacit.glm.rows import ALL_ROWS, Selection, rows_of
+    >>> from tacit.privacy import Budget, Ledger, make_noise
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.choice([-0.7, 0.7], size=(2000, 2))
+    >>> rows = rows_of(x, rng.random(2000) < get_link("logistic").mean(x @ [0.5, -0.5]))
+    >>> ledger = Ledger(Budget(epsilon=1.0, delta=1e-6))
+    >>> theta = estimate(
+    ...     NoisyNewton(Regression(get_link("logistic"), dim=2, theta_bound=1.0), mu=0.2),
+    ...     Selection(rows, ALL_ROWS),
+    ...     PublicView(start=np.zeros(2), precision=250.0 * np.eye(2)),
+    ...     charge=ledger.charge,
+    ...     noise=make_noise("fast", seed=0),
+    ... )
+    >>> theta.shape, round(ledger.mu_spent, 6)
+    ((2,), 0.2)
     """
     problem = optimizer.problem
     if rows.rows.features.shape[1] != problem.dim or public.start.shape != (problem.dim,):
