@@ -41,7 +41,7 @@ def calibrate(
     noise_ratio: float = NOISE_RATIO,
     max_bits: int = MAX_BITS,
 ) -> SumProtocol:
-    """Parameters under which one sum over at least ``users`` reports is (epsilon, delta)-shuffle DP.
+    """Return parameters under which one sum over at least ``users`` reports is (epsilon, delta)-shuffle DP.
 
     The smallest message whose noise stays within ``noise_ratio`` of the central Gaussian's; when none of
     at most ``max_bits`` per coordinate does, the one of at most ``max_bits`` with the least noise.
@@ -66,8 +66,24 @@ def calibrate(
     SumProtocol
         The public parameters that randomizer, shuffler and analyzer share.
 
-    Formal guarantee: that of ``guarantee(protocol, TAIL_SHARE * delta)``, which is (epsilon, delta)-DP
+    Raises
+    ------
+    InvalidInput
+        When an argument is out of range.
+    CalibrationError
+        When no message of at most ``max_bits`` per coordinate meets the target.
+
+    Formal guarantee
+    ----------------
+    That of ``guarantee(protocol, TAIL_SHARE * delta)``, which is (epsilon, delta)-DP
     for one user's row replaced, with sensitivity ``domain.sensitivity`` (docs/theory.md#domination-theorem).
+
+    Examples
+    --------
+    >>> from tacit.shuffle import OuterProducts, calibrate, report_bytes
+    >>> protocol = calibrate(OuterProducts(2), users=1000, epsilon=1.0, delta=1e-6)
+    >>> protocol.bits_per_coordinate, report_bytes(protocol), round(protocol.noise_sd(users=1000), 1)
+    (12, 32, 6.9)
     """
     positive("epsilon", epsilon)
     tail = TAIL_SHARE * probability("delta", delta)
@@ -158,15 +174,58 @@ def _lower_probability(protocol: SumProtocol, mu: float, tail: float, needed_var
 
 
 def epsilon_at(protocol: SumProtocol, delta: float, honest: float = 1.0) -> float:
-    """Epsilon of one sum at ``delta`` when a share ``honest`` of its smallest batch brings noise."""
+    """Return the epsilon of one sum at ``delta`` when a share ``honest`` of its smallest batch brings noise.
+
+    Parameters
+    ----------
+    protocol : SumProtocol
+        Parameters of the sum.
+    delta : float
+        Strictly between 0 and 1.
+    honest : float, default 1
+        Share of honest users, in (0, 1].
+
+    Returns
+    -------
+    float
+        Epsilon.
+
+    Examples
+    --------
+    >>> from tacit.shuffle import Ball, calibrate, epsilon_at
+    >>> protocol = calibrate(Ball(2), users=1000, epsilon=1.0, delta=1e-6)
+    >>> epsilon_at(protocol, delta=1e-6) <= 1.0 < epsilon_at(protocol, delta=1e-6, honest=0.8)
+    True
+    """
     return guarantee(protocol, TAIL_SHARE * delta, honest).epsilon(delta)
 
 
 def matrix_report(users: int, dim: int, epsilon: float, delta: float) -> dict[str, object]:
-    """Figures of one calibrated release of a ``dim`` x ``dim`` matrix, and those of the paper's constants.
+    """Return figures of one calibrated release of a ``dim`` x ``dim`` matrix, and those of the paper's constants.
 
     Standard deviations are in units of Delta and include the users' rounding. ``bits_per_coordinate`` is
     that of the widest coordinate; ``bytes_per_user`` is the whole report, header included.
+
+    Parameters
+    ----------
+    users : int
+        Number of reports.
+    dim : int
+        Lines of the matrix.
+    epsilon, delta : float
+        Privacy target of one user.
+
+    Returns
+    -------
+    dict
+        Figures by name; those of the paper's constants are in a dict under ``"paper"``.
+
+    Examples
+    --------
+    >>> from tacit.shuffle import matrix_report
+    >>> report = matrix_report(users=1000, dim=2, epsilon=1.0, delta=1e-6)
+    >>> report["bytes_per_user"], report["paper"]["bytes_per_user"]
+    (32, 104184334)
     """
     domain = OuterProducts(dim)
     protocol = calibrate(domain, users, epsilon, delta, label="matrix")
@@ -208,7 +267,23 @@ def _paper_report(users: int, dim: int, epsilon: float, delta: float, central: f
 
 @dataclass(frozen=True)
 class PaperParameters:
-    """g, b and p of the paper's vector summation (appendix "Shuffled Vector Summation Protocols")."""
+    """Parameters g, b and p of the paper's vector summation (appendix "Shuffled Vector Summation Protocols").
+
+    Parameters
+    ----------
+    grid : int
+        g, steps per unit of Delta.
+    noise_bits : int
+        b, noise bits per coordinate and user.
+    noise_probability : float
+        p, probability that a noise bit is 1.
+
+    Examples
+    --------
+    >>> from tacit.shuffle import PaperParameters
+    >>> PaperParameters(grid=4, noise_bits=8, noise_probability=0.25).bits_per_coordinate
+    16
+    """
 
     grid: int
     noise_bits: int
@@ -226,7 +301,30 @@ class PaperParameters:
 
 
 def paper_parameters(users: int, dim: int, epsilon: float, delta: float) -> PaperParameters:
-    """b = 24e4 g^2 log(4 (d^2 + 1) / delta)^2 / (epsilon^2 n), p = 1/4, g = max(2 sqrt(n), d, 4)."""
+    """Return the paper's parameters of vector summation for n users and dimension d.
+
+    They are g = max(2 sqrt(n), d, 4), b = 24e4 g^2 log(4 (d^2 + 1) / delta)^2 / (epsilon^2 n) and p = 1/4.
+
+    Parameters
+    ----------
+    users : int
+        n.
+    dim : int
+        d.
+    epsilon, delta : float
+        Privacy target of one user.
+
+    Returns
+    -------
+    PaperParameters
+        g, b and p.
+
+    Examples
+    --------
+    >>> from tacit.shuffle import paper_parameters
+    >>> paper_parameters(users=10_000, dim=5, epsilon=1.0, delta=1e-6)
+    PaperParameters(grid=200, noise_bits=327137244, noise_probability=0.25)
+    """
     integer_at_least("users", users, 1)
     integer_at_least("dim", dim, 1)
     positive("epsilon", epsilon)
@@ -238,7 +336,28 @@ def paper_parameters(users: int, dim: int, epsilon: float, delta: float) -> Pape
 
 
 def paper_rounds(users: int, dim: int, epsilon: float, delta: float) -> int:
-    """Rounds of P_GD: epsilon^2 n^2 / (d log(n d / delta)^3), rounded up."""
+    """Return the paper's number of rounds of P_GD: epsilon^2 n^2 / (d log(n d / delta)^3), rounded up.
+
+    Parameters
+    ----------
+    users : int
+        n.
+    dim : int
+        d.
+    epsilon, delta : float
+        Privacy target of one user.
+
+    Returns
+    -------
+    int
+        Rounds, at least 1.
+
+    Examples
+    --------
+    >>> from tacit.shuffle import paper_rounds
+    >>> paper_rounds(users=10_000, dim=5, epsilon=1.0, delta=1e-6)
+    1338
+    """
     integer_at_least("users", users, 1)
     integer_at_least("dim", dim, 1)
     positive("epsilon", epsilon)

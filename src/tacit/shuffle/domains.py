@@ -58,7 +58,22 @@ class Domain(Protocol):
 
 @dataclass(frozen=True)
 class Ball:
-    """Vectors of norm at most ``bound``; two of them differ by at most twice that."""
+    """Vectors of norm at most ``bound``; two of them differ by at most twice that.
+
+    Parameters
+    ----------
+    dim : int
+        Length of a vector.
+    bound : float, default 1
+        Largest Euclidean norm; longer rows are scaled down to it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.shuffle import Ball
+    >>> Ball(2).sensitivity, Ball(2).embed(np.array([[3.0, 4.0]])).round(6).tolist()
+    (2.0, [[0.6, 0.8]])
+    """
 
     dim: int
     bound: float = 1.0
@@ -98,6 +113,21 @@ class OuterProducts:
     ``||A - B||_F^2 <= ||A||_F^2 + ||B||_F^2 <= 2 bound^2``: the sensitivity is sqrt(2) times the bound, not
     twice.  A diagonal entry lies in [0, bound], a packed one off the diagonal, ``sqrt(2) x_i x_j``, within
     ``bound / sqrt(2)`` of 0, since ``2 |x_i x_j| <= x_i^2 + x_j^2``.
+
+    Parameters
+    ----------
+    dim : int
+        d: length of a row x.
+    bound : float, default 1
+        Largest squared norm of a row; longer rows are scaled down to it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.shuffle import OuterProducts
+    >>> domain = OuterProducts(2)
+    >>> domain.decode(domain.embed(np.array([[0.6, 0.8]]))[0]).round(6).tolist()
+    [[0.36, 0.48], [0.48, 0.64]]
     """
 
     dim: int

@@ -129,7 +129,16 @@ def _slope_and_offset(q: FloatArray, mass: FloatArray) -> Dominance:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """``mu``-GDP, except on events of probability at most ``tail_delta``.
+    """The guarantee of a shuffled sum: ``mu``-GDP, except on events of probability at most ``tail_delta``.
+
+    Parameters
+    ----------
+    mu : float
+        Gaussian-DP parameter for a replaced row.
+    tail_delta : float
+        Bound on the probability of the exception.
+    moving_mu : float
+        Gaussian-DP parameter for a row that stops contributing, or starts to.
 
     Formal guarantee
     ----------------
@@ -140,6 +149,14 @@ class Guarantee:
     parameters compose as ``sqrt(sum mu^2)`` and tails as sums, also when a round is chosen from earlier
     ones, and that its Renyi divergences are at most ``alpha mu^2 / 2``, in the approximate sense of Bun
     and Steinke (arXiv 1605.02065, Definition 8.1).  Proof: docs/theory.md#domination-theorem.
+
+    Examples
+    --------
+    >>> from tacit.shuffle import Ball, calibrate, guarantee
+    >>> protocol = calibrate(Ball(2), users=1000, epsilon=1.0, delta=1e-6)
+    >>> found = guarantee(protocol, tail_delta=1e-9)
+    >>> found.epsilon(delta=1e-6) <= 1.0 < found.renyi_epsilon(delta=1e-6)
+    True
     """
 
     mu: float
@@ -164,10 +181,31 @@ class Guarantee:
 
 
 def guarantee(protocol: SumProtocol, tail_delta: float, honest: float = 1.0) -> Guarantee:
-    """Guarantee of ``protocol`` at its smallest batch when a share ``honest`` of the reports brings noise.
+    """Return the guarantee of ``protocol`` at its smallest batch when a share ``honest`` of the reports brings noise.
 
     Dishonest users may send anything, and tell the attacker what: their noise is not counted, and their
     contributions are constants, so only the number of honest noise bits matters.
+
+    Parameters
+    ----------
+    protocol : SumProtocol
+        Parameters of the sum.
+    tail_delta : float
+        Probability that is left out, to be paid from delta.
+    honest : float, default 1
+        Share of honest users, in (0, 1].
+
+    Returns
+    -------
+    Guarantee
+        Its ``mu`` is infinite where the noise is too small.
+
+    Examples
+    --------
+    >>> from tacit.shuffle import Ball, calibrate, guarantee
+    >>> protocol = calibrate(Ball(2), users=1000, epsilon=1.0, delta=1e-6)
+    >>> guarantee(protocol, tail_delta=1e-9).mu < guarantee(protocol, tail_delta=1e-9, honest=0.5).mu
+    True
     """
     if not 0.0 < honest <= 1.0:
         raise InvalidInput(f"honest must lie in (0, 1], got {honest!r}")

@@ -36,7 +36,19 @@ _CHUNK_NUMBERS: Final = 1 << 17
 
 @dataclass(frozen=True)
 class ShuffledBits:
-    """The shuffler's message to the analyzer: for each label its bits in random order, packed, and how many."""
+    """The shuffler's message to the analyzer: for each label its bits in random order, packed, and how many.
+
+    Parameters
+    ----------
+    digest : bytes
+        Digest of the protocol.
+    reports : int
+        Number of reports admitted.
+    bits : tuple of ndarray of uint8
+        Packed bits of each label.
+    lengths : tuple of int
+        Number of bits of each label.
+    """
 
     digest: bytes
     reports: int
@@ -46,7 +58,17 @@ class ShuffledBits:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """The analyzer's result, public: an unbiased estimate of the sum over the reports that arrived."""
+    """The analyzer's result, public: an unbiased estimate of the sum over the reports that arrived.
+
+    Parameters
+    ----------
+    protocol : SumProtocol
+        Parameters of the sum.
+    values : ndarray, shape (domain.size,)
+        The estimate, in the domain's coordinates; `decoded` gives its natural shape.
+    reports : int
+        Number of reports in the sum.
+    """
 
     protocol: SumProtocol
     values: FloatArray
@@ -63,7 +85,24 @@ class Aggregate:
 
 
 def report_bytes(protocol: SumProtocol) -> int:
-    """Size of one report on the wire."""
+    """Return the size of one report on the wire.
+
+    Parameters
+    ----------
+    protocol : SumProtocol
+        Parameters of the sum.
+
+    Returns
+    -------
+    int
+        Bytes, header included.
+
+    Examples
+    --------
+    >>> from tacit.shuffle import Ball, SumProtocol, report_bytes
+    >>> report_bytes(SumProtocol("sum", Ball(2), grid=4, noise_bits=5, noise_numerator=1 << 15, min_users=1000))
+    32
+    """
     return HEADER_BYTES + protocol.payload_bytes
 
 

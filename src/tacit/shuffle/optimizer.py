@@ -25,7 +25,17 @@ SumGradients = Callable[[FloatArray], FloatArray]
 
 @dataclass(frozen=True)
 class Minimum:
-    """A point near the minimum, the points visited (public), and how many releases were used."""
+    """The result of `gradient_descent`, all of it public.
+
+    Parameters
+    ----------
+    theta : ndarray, shape (d,)
+        A point near the minimum.
+    path : ndarray, shape (rounds, d)
+        The points visited.
+    rounds : int
+        Number of releases used.
+    """
 
     theta: FloatArray
     path: FloatArray
@@ -42,11 +52,48 @@ def gradient_descent(
     rounds: int,
     ridge: float = 0.0,
 ) -> Minimum:
-    """The paper's P_GD: projected descent on the mean loss with a fixed step, averaged over its points.
+    """Minimise a loss by the paper's P_GD: projected descent with a fixed step, averaged over its points.
 
     Minimises ``sum_i loss_i(theta) + ridge/2 ||theta||^2`` over the ball of ``radius``, whose diameter is
     2 radius; step ``2 diameter / (lipschitz sqrt(rounds))`` as in the paper's Algorithm P_GD (Cheu et
-    al., arXiv 2106.09805). ``lipschitz`` is that of one user's loss.
+    al., arXiv 2106.09805).
+
+    Parameters
+    ----------
+    sum_gradients : callable
+        Releases the noisy sum of the users' gradients at a point: shape (d,) in and out.
+    start : ndarray, shape (d,)
+        First point; projected into the ball.
+    users : int
+        Number of users, by which gradient sums are divided.
+    radius : float
+        Radius of the ball around 0.
+    lipschitz : float
+        Lipschitz constant of one user's loss.
+    rounds : int
+        Number of releases.
+    ridge : float, default 0
+        Not negative; public, and enters exactly.
+
+    Returns
+    -------
+    Minimum
+        The mean of the points visited, and the points.
+
+    Raises
+    ------
+    InvalidInput
+        When a number is out of range, or a gradient does not have the shape of ``start``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.shuffle import gradient_descent
+    >>> found = gradient_descent(
+    ...     lambda theta: 100 * (theta - [0.3, -0.4]), np.zeros(2), users=100, radius=1.0, lipschitz=2.0, rounds=400
+    ... )
+    >>> found.theta.round(2).tolist()
+    [0.29, -0.39]
     """
     integer_at_least("users", users, 1)
     integer_at_least("rounds", rounds, 1)

@@ -21,12 +21,34 @@ PROBABILITY_UNITS: Final = 1 << 16
 
 @dataclass(frozen=True)
 class SumProtocol:
-    """A binary-sum protocol for vectors (Cheu et al., arXiv 2106.09805, Theorem 4.2).
+    """The public parameters of a binary-sum protocol for vectors (Cheu et al., arXiv 2106.09805, Theorem 4.2).
 
     A coordinate in [lower, upper] is shifted by its lower end, divided by the step ``bound / grid``,
     rounded at random to a neighbouring integer, increased by Bin(noise_bits, p), and sent as that many
     ones among ``levels + noise_bits`` bits. Ranges differ by coordinate, the step does not, so that the
-    noise is isotropic and the Euclidean sensitivity of the domain is what counts.
+    noise is isotropic and the Euclidean sensitivity of the domain is what counts.  `calibrate` makes one.
+
+    Parameters
+    ----------
+    label : str
+        Names the sum; reports for another label are refused.
+    domain : Domain
+        What one user may contribute.
+    grid : int
+        g, steps per unit of the domain's bound.
+    noise_bits : int
+        b, noise bits per coordinate and user.
+    noise_numerator : int
+        p times 2^16.
+    min_users : int
+        Smallest batch.
+
+    Examples
+    --------
+    >>> from tacit.shuffle import Ball, SumProtocol
+    >>> protocol = SumProtocol("sum", Ball(2), grid=4, noise_bits=5, noise_numerator=1 << 15, min_users=1000)
+    >>> protocol.noise_probability, protocol.bits_per_coordinate, round(protocol.noise_sd(users=1000), 2)
+    (0.5, 13, 9.68)
     """
 
     label: str

@@ -40,6 +40,23 @@ class SumRequest:
 
     ``share`` is relative to the other requests: the part of the squared Gaussian-DP parameter that all of its
     rounds together may spend.
+
+    Parameters
+    ----------
+    name : str
+        Name of the sum in its plan.
+    domain : Domain
+        What one user may contribute.
+    rounds : int, default 1
+        How often the sum is released.
+    share : float, default 1
+        Positive share of the budget.
+
+    Examples
+    --------
+    >>> from tacit.shuffle import Ball, SumRequest
+    >>> SumRequest("gradient", Ball(2), rounds=3, share=2.0).rounds
+    3
     """
 
     name: str
@@ -54,14 +71,24 @@ class SumRequest:
 
 @dataclass(frozen=True)
 class PlannedRelease:
-    """A request with the parameters found for it; ``part`` is what one of its rounds costs."""
+    """A request of a `BatchPlan` with the parameters found for it.
+
+    Parameters
+    ----------
+    request : SumRequest
+        What was asked for.
+    protocol : SumProtocol
+        Parameters of its rounds (`round`).
+    part : Guarantee
+        What one of its rounds costs.
+    """
 
     request: SumRequest
     protocol: SumProtocol
     part: Guarantee
 
     def round(self, index: int) -> SumProtocol:
-        """Parameters of one round: its label keeps reports of different rounds apart."""
+        """Return the parameters of round ``index``, from 0: its label keeps reports of different rounds apart."""
         if not 0 <= index < self.request.rounds:
             raise InvalidInput(f"round must lie in [0, {self.request.rounds}), got {index!r}")
         return self.protocol.relabelled(f"{self.protocol.label}/{index}")
@@ -69,7 +96,18 @@ class PlannedRelease:
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """Releases about the users of one batch.
+    """All planned releases about the users of one batch, as `plan_batch` makes them.
+
+    Parameters
+    ----------
+    users : int
+        Smallest number of reports of the batch.
+    epsilon, delta : float
+        Privacy target of one user.
+    accounting : {"gaussian", "renyi"}
+        How costs are added up.
+    releases : tuple of PlannedRelease
+        One for each request; ``plan[name]`` finds it by name.
 
     Formal guarantee
     ----------------
@@ -77,6 +115,20 @@ class BatchPlan:
     what earlier ones released, are (epsilon, delta)-shuffle DP: Gaussian-DP parameters add in squares and
     tails add (docs/theory.md#domination-theorem).  Batches hold disjoint users, so the plan of one batch is
     the guarantee of all (docs/theory.md#algorithm-1).
+
+    Examples
+    --------
+    >>> from tacit.shuffle import Ball, OuterProducts, SumRequest, plan_batch
+    >>> plan = plan_batch(
+    ...     1000, 1.0, 1e-6, [SumRequest("matrix", OuterProducts(2)), SumRequest("gradient", Ball(2), rounds=3)]
+    ... )
+    >>> plan.rounds, plan["gradient"].round(2).label
+    (4, 'batch/gradient/2')
+    >>> ledger = plan.ledger()
+    >>> for event in plan.events():
+    ...     _ = ledger.charge(event)
+    >>> ledger.epsilon_spent <= 1.0
+    True
     """
 
     users: int
@@ -171,6 +223,20 @@ def plan_batch(
     -------
     BatchPlan
         Parameters and cost of each request, and the ledger entries.
+
+    Raises
+    ------
+    InvalidInput
+        When an argument is out of range, or two requests have one name.
+    CalibrationError
+        When no message of at most ``max_bits`` per coordinate meets the budget.
+
+    Examples
+    --------
+    >>> from tacit.shuffle import Ball, SumRequest, plan_batch
+    >>> plan = plan_batch(1000, 1.0, 1e-6, [SumRequest("gradient", Ball(2), rounds=3)])
+    >>> plan.rounds, plan.epsilon_at() <= 1.0
+    (3, True)
     """
     names = [request.name for request in requests]
     if not names or len(set(names)) < len(names):

@@ -22,10 +22,25 @@ _CHUNK_DRAWS: Final = 1 << 23
 def randomize(
     protocol: SumProtocol, rows: FloatArray, rng: np.random.Generator, ids: ByteArray | None = None
 ) -> ByteArray:
-    """Reports of the users whose ``rows`` these are, one line of bytes each.
+    """Return the noisy reports of users, one line of bytes each.
 
-    A device calls it with its one row and a cryptographic generator; a simulation with many. ``ids`` are
-    16 bytes per report, drawn from ``rng`` unless the deployment issues one-time tokens.
+    A device calls it with its one row and a cryptographic generator; a simulation with many.
+
+    Parameters
+    ----------
+    protocol : SumProtocol
+        Parameters of the sum.
+    rows : ndarray, shape (users, dim)
+        Finite rows; scaled into the domain.
+    rng : numpy.random.Generator
+        Generator of rounding, noise and ids.
+    ids : ndarray of uint8, shape (users, 16), optional
+        Id of each report; drawn from ``rng`` unless the deployment issues one-time tokens.
+
+    Returns
+    -------
+    ndarray of uint8, shape (users, report_bytes(protocol))
+        The reports.
 
     Formal guarantee
     ----------------
@@ -33,6 +48,14 @@ def randomize(
     that of the shuffled batch, see ``guarantee``: one user's row replaced, l2 sensitivity
     ``domain.sensitivity``, with at least ``min_users`` honest reports (docs/theory.md#domination-theorem).  It
     holds for any row, since rows are scaled into the domain first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.shuffle import Ball, calibrate, randomize
+    >>> protocol = calibrate(Ball(2), users=1000, epsilon=1.0, delta=1e-6)
+    >>> randomize(protocol, np.array([[0.6, 0.8]]), np.random.default_rng(0)).shape
+    (1, 32)
     """
     counts = ones_per_coordinate(protocol, rows, rng)
     if ids is None:
@@ -54,7 +77,33 @@ def noise_share(protocol: SumProtocol, users: int, rng: np.random.Generator) -> 
 
 
 def randomize_in_chunks(protocol: SumProtocol, rows: FloatArray, rng: np.random.Generator) -> Iterator[ByteArray]:
-    """Reports of many users, a bounded number at a time."""
+    """Yield the reports of many users, a bounded number at a time.
+
+    Parameters
+    ----------
+    protocol : SumProtocol
+        Parameters of the sum.
+    rows : ndarray, shape (users, dim)
+        Finite rows; scaled into the domain.
+    rng : numpy.random.Generator
+        Generator of rounding, noise and ids.
+
+    Returns
+    -------
+    iterator of ndarray of uint8
+        Lines of reports, as `randomize` makes them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.shuffle import Ball, Shuffler, calibrate, randomize_in_chunks
+    >>> protocol = calibrate(Ball(2), users=1000, epsilon=1.0, delta=1e-6)
+    >>> shuffler = Shuffler(protocol)
+    >>> for reports in randomize_in_chunks(protocol, np.full((1200, 2), 0.5), np.random.default_rng(0)):
+    ...     shuffler.collect(reports)
+    >>> shuffler.admitted
+    1200
+    """
     chunk = max(1, _CHUNK_DRAWS // (protocol.domain.size * (protocol.noise_bits + 4)))
     for start in range(0, rows.shape[0], chunk):
         yield randomize(protocol, rows[start : start + chunk], rng)

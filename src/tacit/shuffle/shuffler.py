@@ -29,7 +29,23 @@ WordArray = npt.NDArray[np.uint64]
 
 @dataclass
 class Dropped:
-    """Reports that were not admitted, by the first reason found."""
+    """Numbers of reports that were not admitted, by the first reason found.
+
+    Parameters
+    ----------
+    truncated, oversized : int
+        Reports that are too short or too long.
+    mislabelled : int
+        Reports for other parameters, another round or another batch.
+    version_mismatched : int
+        Reports of another version of the encoding.
+    malformed : int
+        Reports with bits set in the padding.
+    impossible : int
+        Reports that no honest device can make.
+    repeated : int
+        Reports whose id was seen before.
+    """
 
     truncated: int = 0
     oversized: int = 0
@@ -53,6 +69,27 @@ class Shuffler:
     """Collects the reports of one batch and releases their shuffled bits, once.
 
     It keeps the number of ones of each label and the ids seen, not the reports and not their order.
+
+    Parameters
+    ----------
+    protocol : SumProtocol
+        Parameters of the sum.
+    admitted : int
+        Reports admitted so far; starts at 0.
+    dropped : Dropped
+        Reports dropped so far; starts empty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.shuffle import Ball, Shuffler, calibrate, randomize
+    >>> rng = np.random.default_rng(0)
+    >>> protocol = calibrate(Ball(2), users=1000, epsilon=1.0, delta=1e-6)
+    >>> shuffler = Shuffler(protocol)
+    >>> shuffler.collect([b"not a report"])
+    >>> shuffler.collect(randomize(protocol, np.full((1200, 2), 0.5), rng))
+    >>> shuffler.admitted, shuffler.dropped.total, shuffler.release(rng).reports
+    (1200, 1, 1200)
     """
 
     protocol: SumProtocol
@@ -66,7 +103,18 @@ class Shuffler:
         self._ones = np.zeros(self.protocol.domain.size, dtype=np.int64)
 
     def collect(self, reports: Iterable[bytes] | ByteArray) -> None:
-        """Admit the well-formed reports among these: byte strings, or the lines of an array of bytes."""
+        """Admit the well-formed reports among ``reports`` and count the others.
+
+        Parameters
+        ----------
+        reports : iterable of bytes or ndarray of uint8, shape (n, report_bytes(protocol))
+            Byte strings, or the lines of an array of bytes.
+
+        Raises
+        ------
+        AlreadyReleased
+            When the batch was released.
+        """
         if self._released:
             raise AlreadyReleased("this batch was released; open a new shuffler for the next one")
         lines = self._of_right_length(reports)
@@ -79,7 +127,25 @@ class Shuffler:
         self.admitted += int(np.count_nonzero(fresh))
 
     def release(self, rng: np.random.Generator) -> ShuffledBits:
-        """The admitted bits, label by label, in uniformly random order; everything else is forgotten."""
+        """Return the admitted bits, label by label, in uniformly random order; everything else is forgotten.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Generator of the order.
+
+        Returns
+        -------
+        ShuffledBits
+            The message to the analyzer.
+
+        Raises
+        ------
+        AlreadyReleased
+            When the batch was released.
+        BatchTooSmall
+            When fewer than ``protocol.min_users`` reports were admitted.
+        """
         if self._released:
             raise AlreadyReleased("this batch was released; open a new shuffler for the next one")
         if self.admitted < self.protocol.min_users:

@@ -21,10 +21,40 @@ _CHUNK_VALUES: Final = 1 << 15
 
 
 def sample_sum(protocol: SumProtocol, rows: FloatArray, rng: np.random.Generator) -> Aggregate:
-    """What the three roles would release about these users; refuses a batch below ``min_users`` as they do.
+    """Sample the sum that randomizer, shuffler and analyzer would release about these users, for simulation.
 
-    Formal guarantee: that of ``guarantee``, towards those who see only the result (docs/theory.md#domination-theorem).
+    Parameters
+    ----------
+    protocol : SumProtocol
+        Parameters of the sum.
+    rows : ndarray, shape (users, dim)
+        Finite rows; scaled into the domain.
+    rng : numpy.random.Generator
+        Generator of rounding and noise.
+
+    Returns
+    -------
+    Aggregate
+        An estimate of the sum, of the distribution that `analyze` gives.
+
+    Raises
+    ------
+    BatchTooSmall
+        When there are fewer rows than ``protocol.min_users``.
+
+    Formal guarantee
+    ----------------
+    That of ``guarantee``, towards those who see only the result (docs/theory.md#domination-theorem).
     The caller sees the rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.shuffle import Ball, calibrate, sample_sum
+    >>> protocol = calibrate(Ball(2), users=1000, epsilon=1.0, delta=1e-6)
+    >>> result = sample_sum(protocol, np.full((1200, 2), 0.5), np.random.default_rng(0))
+    >>> result.reports, bool(np.all(np.abs(result.values - 600.0) < 5.0 * result.noise_sd))
+    (1200, True)
     """
     users = rows.shape[0]
     if users < protocol.min_users:
