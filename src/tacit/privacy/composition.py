@@ -62,11 +62,11 @@ class Totals:
     remaining_mu: float
     fits: bool
     find_epsilon: Callable[[], float]
-    """Takes a solver, which a charge does not need."""
+    """Computes ``epsilon``, which takes a solver; a charge does not need it."""
     slack: float = 0.0
-    """Of discrete noise: the lattice lemma's eta."""
+    """Eta of the lattice lemma, for discrete noise."""
     draws: int = 0
-    """Numbers of it that count."""
+    """Discrete noise values that can count for one user."""
 
     @cached_property
     def epsilon(self) -> float:

@@ -27,11 +27,11 @@ from tacit.privacy.tree import TreeNodes, empty_tree
 from tacit.typing import Count, FloatArray, Scalar, Secret, count, scalar
 
 _EXACT_STEPS = 2.0**51
-"""Of one epoch; what earlier, shorter ones carry over is no more than as much again."""
+"""Most grid steps of an exact sum of one epoch; earlier, shorter epochs carry over at most as many again."""
 _ROUNDING = 1000.0
 """Rounding to the grid of geometric leaves adds one part in so many to the sensitivity at most."""
 _MOST_LEAVES = 5_000
-"""Of an epoch of geometric leaves: its weights end below 2^62, which 4,014 of them reach."""
+"""Leaves of an epoch of geometric leaves: its weights end below 2^62, which 4,014 leaves reach."""
 _MECHANISMS: dict[type[Factorization], type] = {
     BinaryTree: TreeNodes,
     BufferedToeplitz: NoiseBuffers,

@@ -72,7 +72,7 @@ class BinaryTree(_WithoutBuffers):
 
     @property
     def worst_variance(self) -> float:
-        """The largest of them up to the horizon: that of the longest row of ones in binary."""
+        """Largest prefix variance up to the horizon: that of the leaf number with the most ones in binary."""
         return float((self.horizon + 1).bit_length() - 1)
 
 
@@ -142,7 +142,7 @@ class BufferedToeplitz:
 
     @property
     def worst_variance(self) -> float:
-        """The largest of them up to the horizon, the last one, in as many steps as the horizon has binary digits.
+        """Largest prefix variance up to the horizon, the last one, in as many steps as the horizon has binary digits.
 
         Responses are squared and added up in a corner of the sum of y_t y_t', which doubles by G_2k = G_k + M^k G_k
         (M^k)'.
@@ -194,7 +194,7 @@ class Geometric(_WithoutBuffers):
 
     @property
     def worst_variance(self) -> float:
-        """The largest of them up to the horizon; it changes where leaves close alone."""
+        """Largest prefix variance up to the horizon; the variance changes only where leaves close."""
         return float(np.max(self.prefix_variance(self.boundaries)))
 
 

@@ -265,7 +265,7 @@ class Ledger:
         return totals(charges, self._budget, accounting, self._order).remaining_mu
 
     def _totals(self) -> Totals:
-        """Of all entries; summed up once for each number of them, since a service asks after every release."""
+        """Totals of all entries, computed once per number of entries, since a service asks after every release."""
         count = len(self._entries)
         if self._summed is None or self._summed[0] != count:
             self._summed = count, totals(self._charges(), self._budget, self.accounting, self._order)

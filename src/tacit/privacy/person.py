@@ -27,7 +27,7 @@ from tacit.privacy.lattice import largest_slack, lattice_epsilon, lattice_mu
 from tacit.privacy.report import PrivacyReport
 
 _MOST_DRAWS: Final = 2.0**64
-"""Of a life that is not known: more than a machine draws in five hundred years."""
+"""Noise values of a life that is not known: more than a machine draws in five hundred years."""
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,15 @@ class Loss:
     """What was lost by one person: to one policy, or by `together` to several."""
 
     mu: float = 0.0
-    """Of the parts with Gaussian noise; infinite without privacy."""
+    """Gaussian-DP parameter of the parts with Gaussian noise; infinite without privacy."""
     delta: float = 0.0
-    """At which these are turned into epsilon; 0 where there are none."""
+    """Delta at which the parts with Gaussian noise are turned into epsilon; 0 where there are none."""
     slack: float = 0.0
-    """The lattice lemma's eta: of the exact noise among them."""
+    """Eta of the lattice lemma, for the exact noise among these parts."""
     draws: float = 0.0
-    """Numbers of it that were drawn."""
+    """Number of exact noise values that were drawn."""
     epsilon_apart: float = 0.0
-    """Of the parts that are known by epsilon and delta alone."""
+    """Epsilon of the parts that are known by epsilon and delta alone."""
     delta_apart: float = 0.0
 
     @property
