@@ -191,7 +191,7 @@ def guarantee(protocol: SumProtocol, tail_delta: float, honest: float = 1.0) -> 
     protocol : SumProtocol
         Parameters of the sum.
     tail_delta : float
-        Probability that is left out, to be paid from delta.
+        Probability that is left out, to be paid from delta; strictly between 0 and 1.
     honest : float, default 1
         Share of honest users, in (0, 1].
 
