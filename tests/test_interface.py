@@ -10,6 +10,7 @@ import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import is_dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol, assert_type
@@ -81,15 +82,16 @@ def exported() -> dict[str, Any]:
 def required_sections(found: Any) -> set[str]:
     """The sections that a public class or function must have.
 
-    An exception is raised for the caller and a protocol is only a type: both need none.  An abstract class cannot be
-    made, so that it needs no example, unless it is one of the names on `tacit`.
+    An exception is raised for the caller and a protocol is only a type: both need none.  Abstract classes are not
+    made at all and records of values seldom by callers, so that they need no example, unless they are on `tacit`.
     """
     if not inspect.isclass(found):
         return wanted_sections(found) | {"Examples"}
     if issubclass(found, BaseException) or Protocol in found.__bases__:
         return set()
     parameters = {"Parameters"} if inspect.signature(found).parameters else set()
-    excused = inspect.isabstract(found) and found.__name__ not in tacit.__all__
+    seldom_made = inspect.isabstract(found) or issubclass(found, tuple) or is_dataclass(found)
+    excused = seldom_made and found.__name__ not in tacit.__all__
     return parameters if excused else parameters | {"Examples"}
 
 

@@ -21,7 +21,25 @@ def real(name: str, value: object) -> float:
 
 
 def positive(name: str, value: object) -> float:
-    """A finite number above zero."""
+    """Return a finite number above zero.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : object
+        What was given for it.
+
+    Returns
+    -------
+    float
+        The number; ``InvalidInput`` is raised for anything else.
+
+    Examples
+    --------
+    >>> positive("epsilon", 2)
+    2.0
+    """
     number = real(name, value)
     if not (number > 0.0 and math.isfinite(number)):
         raise InvalidInput(f"{name} must be positive and finite, got {value!r}")
@@ -29,7 +47,25 @@ def positive(name: str, value: object) -> float:
 
 
 def nonnegative(name: str, value: object) -> float:
-    """A finite number, zero allowed."""
+    """Return a finite number, zero allowed.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : object
+        What was given for it.
+
+    Returns
+    -------
+    float
+        The number; ``InvalidInput`` is raised for anything else.
+
+    Examples
+    --------
+    >>> nonnegative("width", 0.0)
+    0.0
+    """
     number = real(name, value)
     if not (number >= 0.0 and math.isfinite(number)):
         raise InvalidInput(f"{name} must be nonnegative and finite, got {value!r}")
@@ -53,7 +89,25 @@ def nonnegative_or_inf(name: str, value: object) -> float:
 
 
 def finite(name: str, value: object) -> float:
-    """A finite number of either sign."""
+    """Return a finite number of either sign.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : object
+        What was given for it.
+
+    Returns
+    -------
+    float
+        The number; ``InvalidInput`` is raised for anything else.
+
+    Examples
+    --------
+    >>> finite("score", -1)
+    -1.0
+    """
     number = real(name, value)
     if not math.isfinite(number):
         raise InvalidInput(f"{name} must be finite, got {value!r}")
@@ -61,7 +115,25 @@ def finite(name: str, value: object) -> float:
 
 
 def probability(name: str, value: object) -> float:
-    """A number strictly between 0 and 1."""
+    """Return a number strictly between 0 and 1.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : object
+        What was given for it.
+
+    Returns
+    -------
+    float
+        The number; ``InvalidInput`` is raised for anything else.
+
+    Examples
+    --------
+    >>> probability("delta", 0.02)
+    0.02
+    """
     number = real(name, value)
     if not 0.0 < number < 1.0:
         raise InvalidInput(f"{name} must lie strictly between 0 and 1, got {value!r}")
@@ -69,7 +141,25 @@ def probability(name: str, value: object) -> float:
 
 
 def share(name: str, value: object) -> float:
-    """A number from 0 to 1, ends included."""
+    """Return a number from 0 to 1, ends included.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : object
+        What was given for it.
+
+    Returns
+    -------
+    float
+        The number; ``InvalidInput`` is raised for anything else.
+
+    Examples
+    --------
+    >>> share("blend", 1.0)
+    1.0
+    """
     number = real(name, value)
     if not 0.0 <= number <= 1.0:
         raise InvalidInput(f"{name} must lie in [0, 1], got {value!r}")

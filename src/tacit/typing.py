@@ -39,10 +39,42 @@ class Count(Protocol):
 
 
 def scalar(value: float = 0.0) -> Scalar:
-    """A `Scalar` with this initial value."""
+    """Return an array without axes, a number of a state that steps change.
+
+    Parameters
+    ----------
+    value : float, optional
+        Its first value.
+
+    Returns
+    -------
+    Scalar
+        The array; ``state.number[()]`` reads it.
+
+    Examples
+    --------
+    >>> scalar(0.5)
+    array(0.5)
+    """
     return cast(Scalar, np.array(value, dtype=np.float64))
 
 
 def count(value: int = 0) -> Count:
-    """A `Count` with this initial value."""
+    """Return an array without axes, a number of a state that steps change.
+
+    Parameters
+    ----------
+    value : int, optional
+        Its first value.
+
+    Returns
+    -------
+    Count
+        The array; ``state.number[()]`` reads it.
+
+    Examples
+    --------
+    >>> count(3)
+    array(3)
+    """
     return cast(Count, np.array(value, dtype=np.int64))
