@@ -14,7 +14,7 @@ import os
 import secrets
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,22 +97,36 @@ def write(claim: Claim, header: dict[str, Any], arrays: Arrays) -> None:
     """
     full = {"format": FORMAT, "version": __version__, "token": claim.token, **header}
     target = claim.path
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+
+    def fill(stream: IO[bytes]) -> None:
+        with zipfile.ZipFile(stream, "w") as archive:
+            archive.comment = _FRESH
+            archive.writestr(_HEADER, json.dumps(full))
+            for key, array in arrays.items():
+                with archive.open(f"{key}.npy", "w", force_zip64=True) as entry:
+                    np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
+
+    name = write_beside(target, fill)
     try:
-        with os.fdopen(descriptor, "wb") as stream:
-            with zipfile.ZipFile(stream, "w") as archive:
-                archive.comment = _FRESH
-                archive.writestr(_HEADER, json.dumps(full))
-                for key, array in arrays.items():
-                    with archive.open(f"{key}.npy", "w", force_zip64=True) as entry:
-                        np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
-            stream.flush()
-            os.fsync(stream.fileno())
         os.replace(name, target)
         sync_folder(target.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def write_beside(path: Path, fill: Callable[[IO[bytes]], object]) -> str:
+    """Write and sync a new file in the folder of ``path``, readable by its owner alone; returns its name."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            fill(stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return name
 
 
 def read(path: str | Path, *, resumed_too: bool = False) -> tuple[dict[str, Any], Arrays]:

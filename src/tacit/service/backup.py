@@ -18,7 +18,6 @@ import json
 import math
 import os
 import struct
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -29,7 +28,7 @@ import numpy as np
 
 from tacit._version import __version__
 from tacit.errors import CorruptState, InvalidInput, TacitError
-from tacit.policies.persistence import sync_folder
+from tacit.policies.persistence import sync_folder, write_beside
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import policy_class
 from tacit.policies.state import Snapshot
@@ -124,12 +123,8 @@ def _unpacked_users(arrays: Mapping[str, Array]) -> tuple[Row, ...]:
 
 def write_new(path: Path, data: bytes) -> None:
     """Write all of a file or none, readable by its owner alone, on the disk when this returns; an older one is kept."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    name = write_beside(path, lambda stream: stream.write(data))
     try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
         os.link(name, path)  # refuses to replace, unlike rename
         sync_folder(path.parent)
     except FileExistsError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 import threading
 import time
@@ -65,7 +64,6 @@ class Deployment:
         """Held while policies are made, found or closed."""
         self.policies: dict[str, Served] = {}
         """By name; replaced as a whole when one is added."""
-        self._looked_at = -math.inf
         self._look(self.clock())
 
     def clock(self) -> float:
@@ -93,10 +91,9 @@ class Deployment:
 
     def find(self, name: str) -> Served:
         """The policy of this name, which another process may have made a moment ago."""
-        if name in self.policies or not self.store.shared:
-            return self.get(name)
-        with self._changing:
-            return self.policies.get(name) or self._serve(name, self.clock())
+        if self.store.shared and name not in self.policies:
+            self._look(self.clock())
+        return self.get(name)
 
     def names(self) -> set[str]:
         """Names of all policies of the store; nothing begins by the question."""
@@ -126,11 +123,12 @@ class Deployment:
         policy, terms = arguments.pop("policy", None), Terms.taken_from(arguments)
         if not isinstance(policy, str):
             raise InvalidInput('policy is missing: say which one, as in "policy": "stream-glm"')
-        known = name in self.policies or name in self.names()
-        made = None if known else self._made(policy, arguments, terms)  # which may take long
+        made = None if name in self.names() else self._made(policy, arguments, terms)  # which may take long
         with self._changing:
             new = made is not None and self._write(name, made, terms, mode)
-            served = self.policies.get(name) or self._serve(name, self.clock())
+            if name not in self.policies:
+                self._look(self.clock())
+            served = self.get(name)
             deleted = served.host.published.mode == DELETED
             if not (new or deleted or self._is(served, policy, arguments, terms)):
                 raise JournalExists(f"policy {name!r} exists with another configuration, which never changes")
@@ -201,11 +199,11 @@ class Deployment:
         asked = policy_class(policy).configured({"reward_window": _WINDOW} | arguments).to_json()
         return (found.policy, found.config, found.terms) == (policy, asked, terms)
 
-    def _serve(self, name: str, started: float, note: bytes | None = None) -> Served:
+    def _serve(self, name: str, started: float, note: bytes) -> None:
         """Begin to serve a policy of the store.
 
-        At ``started`` its clock was what ``note`` says, or the note that is read first: however long it takes to find
-        its state again is time in which it is up.
+        At ``started`` its clock was what ``note`` says: however long it takes to find its state again is time in which
+        it is up.
         """
         journal = PolicyJournal(self.store, name)
         policy, config, extra = described(journal.config)
@@ -215,9 +213,7 @@ class Deployment:
             raise StoreDamaged(f"the terms of {name!r} cannot be read: {error}") from error
         host = Host(self.store, journal, terms, self._hashes, self.clock, self._wall, started, note)
         intake = Intake(journal.policy.arm_form, terms, self._hashes, self._most_arms, self.clock)
-        served = Served(name, policy, config, terms, host, intake)
-        self.policies = self.policies | {name: served}
-        return served
+        self.policies = self.policies | {name: Served(name, policy, config, terms, host, intake)}
 
     def backup(self, *, keys: bool = False) -> bytes:
         """A backup of all private policies, which are served meanwhile; with the callers' ``keys``."""

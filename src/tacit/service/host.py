@@ -110,8 +110,8 @@ class Answer(NamedTuple):
 class Host:
     """A served policy.  ``process`` may be called from several threads.
 
-    ``clock`` gives seconds, as stamps of requests have them, and ``wall`` seconds since 1970; ``started`` is the
-    reading of ``clock`` when this life began.
+    ``clock`` gives seconds, as stamps of requests have them, and ``wall`` seconds since 1970.  ``started`` is the
+    reading of ``clock`` when this life began, and ``note`` that of the journal then.
     """
 
     def __init__(
@@ -123,14 +123,14 @@ class Host:
         clock: Callable[[], float],
         wall: Callable[[], float],
         started: float,
-        note: bytes | None = None,
+        note: bytes,
     ) -> None:
         self.journal, self.terms, self.hashes = journal, terms, hashes
         self._store, self._clock, self._wall, self._lock = store, clock, wall, threading.Lock()
         self._note, self._progress = journal.note, Progress(**json.loads(journal.note or b"{}"))
-        then = self._progress if note is None else Progress(**json.loads(note or b"{}"))
         # Others may have gone on while this one was reading: its clock is that of then, or theirs if that is ahead.
-        self._since = min(started - then.uptime, clock() - self._progress.uptime)
+        then = Progress(**json.loads(note or b"{}")).uptime
+        self._since = min(started - then, clock() - self._progress.uptime)
         self._used_at = started
         self._uptime = self._kept_at = self._progress.uptime
         """The clock as it was committed, and as it was read or written last."""

@@ -128,13 +128,11 @@ class PostgresStore(GuardedStore):
 
         The timer of the server (``idle_in_transaction_session_timeout``) begins anew with every statement.
         """
-        seen: _Turn | None = None
         while not self._closed.wait(_ALIVE_EVERY):
             turn = self._turn
-            if turn is not None and turn is seen and time.monotonic() - turn.began < _LONGEST_TURN:
-                with suppress(psycopg.Error):  # whoever has the turn will find out, too
+            if turn is not None and time.monotonic() - turn.began < _LONGEST_TURN:
+                with suppress(psycopg.Error):  # the thread that has the turn will find out, too
                     self._turns.execute("SELECT")
-            seen = turn
 
     @contextmanager
     def turn(self, name: str, after: int) -> Iterator[Tail]:
@@ -250,16 +248,11 @@ class PostgresStore(GuardedStore):
             with self._in_turn(name) as tables:
                 found = self._turns.execute(query(tables, True), values, binary=True).fetchall()
         else:
-            with self._beside_turns():
-                run = partial(self._swaps.execute, binary=True)
-                found = self._on_tables(name, lambda tables: run(query(tables, False), values).fetchall())
+            found = self._beside_turns(name, lambda tables: (query(tables, False), values))
         return [Row(*row).unsealed(self._generations[name].journal, table) for row in found]
 
     def swap(self, name: str, table: str, swaps: Sequence[Swap], beside: str = "") -> set[bytes]:
-        with self._beside_turns():
-            run = partial(self._swaps.execute, binary=True)
-            done = self._on_tables(name, lambda tables: run(*tables.swap(table, swaps, beside)).fetchall())
-        return {key for (key,) in done}
+        return {key for (key,) in self._beside_turns(name, lambda tables: tables.swap(table, swaps, beside))}
 
     def settings(self, prefix: str) -> Mapping[str, bytes]:
         with self._reading():
@@ -307,11 +300,10 @@ class PostgresStore(GuardedStore):
         with self._entered(), self._failing():
             yield
 
-    @contextmanager
-    def _beside_turns(self) -> Iterator[None]:
-        """Use the connection for rows outside of turns, which waits while their table is locked."""
+    def _beside_turns(self, name: str, query: Callable[[Generation], tuple[str, Values]]) -> list[Any]:
+        """What a query on the rows of a journal finds without a turn; it waits while their table is locked."""
         with self._entered(self._swapping), self._failing():
-            yield
+            return self._on_tables(name, lambda tables: self._swaps.execute(*query(tables), binary=True).fetchall())
 
     def _abandon(self) -> None:
         """End the sessions, but for one that another thread uses just now: ``close`` waits for that."""

@@ -12,7 +12,6 @@ import hmac
 import os
 import re
 import secrets
-import tempfile
 import threading
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
@@ -25,6 +24,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from tacit.errors import InvalidInput, StoreDamaged
+from tacit.policies.persistence import write_beside
 from tacit.service.store import KEYS, Store
 
 Scope = Literal["decide", "reward", "read", "admin"]
@@ -185,11 +185,7 @@ def first_key(keyring: Keyring, folder: Path) -> Path | None:
     if keyring.all():
         return None
     path, text = folder / ADMIN_FILE, new_text()
-    descriptor, beside = tempfile.mkstemp(prefix=f"{ADMIN_FILE}.", dir=folder)
-    with os.fdopen(descriptor, "w") as stream:
-        stream.write(text + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
+    beside = write_beside(path, lambda stream: stream.write(f"{text}\n".encode()))
     try:
         keyring.add("admin", ("admin",), text=text)
     except KeyTaken:

@@ -77,16 +77,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("GET", _POLICY + "/explanation", "read", reads.explanation),
     Operation("GET", "/v1/privacy", "read", reads.total_privacy, bodies.TotalPrivacy, whole=True),
     Operation("GET", "/v1/live", "read", reads.live, media_type="text/event-stream"),
-    Operation(
-        "GET",
-        "/v1/backup",
-        "admin",
-        changes.backup,
-        problems=(422,),
-        media_type=changes.BINARY,
-        query=("keys",),
-        whole=True,
-    ),
+    Operation("GET", "/v1/backup", "admin", changes.backup, media_type=changes.BINARY, query=("keys",), whole=True),
     Operation("GET", "/v1/keys", "admin", changes.keys, bodies.KeyList, whole=True),
     Operation("POST", "/v1/keys", "admin", changes.add_key, bodies.NewKey, bodies.KeyBody, (201,), (409,), whole=True),
     Operation("DELETE", "/v1/keys/{key_name}", "admin", changes.revoke_key, None, statuses=(204,), whole=True),
@@ -105,11 +96,11 @@ _KEY: Final = (401, 403, 429, 503)
 _BODY: Final = (400, 408, 413, 415, 422)
 """Statuses of problems with a key, and with a body."""
 _SCHEMAS: Final = "#/components/schemas/{name}"
-_PARAMETERS: Final[dict[str, tuple[Any, str]]] = {
-    "name": (bodies.Name, "The policy's name."),
-    "event_id": (bodies.Identity, "The caller's id of the decision."),
-    "key_name": (bodies.Name, "The key's name."),
-    "keys": (bool, "Whether the backup has the keys of callers."),
+_PARAMETERS: Final[dict[str, tuple[str, Any, str]]] = {
+    "name": ("path", bodies.Name, "The policy's name."),
+    "event_id": ("path", bodies.Identity, "The caller's id of the decision."),
+    "key_name": ("path", bodies.Name, "The key's name."),
+    "keys": ("query", bool, "Whether the backup has the keys of callers."),
 }
 
 
@@ -143,9 +134,8 @@ def _described(operation: Operation) -> dict[str, Any]:
         "operationId": re.sub(r"\W+", "_", f"{operation.method.lower()} {operation.path}").strip("_"),
         "responses": _responses(operation),
     }
-    names = re.findall(r"{(\w+)}", operation.path)
-    if names or operation.query:
-        found["parameters"] = [*map(_parameter, names), *(_parameter(name, "query") for name in operation.query)]
+    if names := [*re.findall(r"{(\w+)}", operation.path), *operation.query]:
+        found["parameters"] = [_parameter(name) for name in names]
     if operation.takes is not None:
         found["requestBody"] = {"required": True, "content": {JSON: {"schema": _schema(operation.takes)}}}
     if operation.scope is not None:
@@ -155,8 +145,8 @@ def _described(operation: Operation) -> dict[str, Any]:
     return found
 
 
-def _parameter(name: str, place: str = "path") -> dict[str, Any]:
-    kind, about = _PARAMETERS[name]
+def _parameter(name: str) -> dict[str, Any]:
+    place, kind, about = _PARAMETERS[name]
     schema = msgspec.json.schema(kind)
     return {"name": name, "in": place, "required": place == "path", "description": about, "schema": schema}
 
@@ -164,6 +154,7 @@ def _parameter(name: str, place: str = "path") -> dict[str, Any]:
 def _responses(operation: Operation) -> dict[str, Any]:
     problems = {*operation.problems, *(_KEY if operation.scope is not None else ())}
     problems |= {*(_BODY if operation.takes is not None else ()), *((404,) if "{" in operation.path else ())}
+    problems |= {422} if operation.query else set()
     problem = {MEDIA_TYPE: {"schema": _schema(ProblemDocument)}}
     content = None if operation.answer is None else {operation.media_type: {"schema": _schema(operation.answer)}}
     found = dict.fromkeys(operation.statuses, content) | dict.fromkeys(sorted(problems), problem)

@@ -86,13 +86,8 @@ def _opened(folder: Path, options: Options) -> Deployment:
 
 def _run(deployment: Deployment, keyring: Keyring, log: JsonLog, options: Options, listener: socket.socket) -> None:
     shared = deployment.store.shared
-
-    def beat() -> None:
-        deployment.tick()
-        if shared:
-            keyring.refresh()
-
-    writer = Writer(beat, log, options.most_waiting, 0.0 if shared else QUICK)
+    beats = deployment.tick, keyring.refresh  # other processes may have changed keys
+    writer = Writer(lambda: [beat() for beat in beats], log, options.most_waiting, 0.0 if shared else QUICK)
     rewarder = Writer(lambda: None, log, options.most_waiting, 0.0) if shared else writer
     lanes = {writer, rewarder}
     service = Service(deployment, keyring, writer, rewarder, log, options)
