@@ -14,6 +14,7 @@ from tacit.errors import AlreadyReleased, BatchTooSmall, InvalidInput
 from tacit.shuffle.analyzer import analyze
 from tacit.shuffle.calibration import calibrate
 from tacit.shuffle.domains import Ball, OuterProducts
+from tacit.shuffle.guarantee import guarantee
 from tacit.shuffle.messages import ShuffledBits, encode_reports
 from tacit.shuffle.parameters import PROBABILITY_UNITS, SumProtocol
 from tacit.shuffle.randomizer import ones_per_coordinate, randomize, randomize_in_chunks
@@ -204,3 +205,15 @@ def test_roles_do_not_import_each_other(role: str) -> None:
     shared = {"messages", "parameters"}
     ours = {module.rsplit(".", 1)[1] for module in imported if module and module.startswith("tacit.shuffle.")}
     assert ours <= shared
+
+
+def test_a_batch_has_as_many_reports_as_were_collected(protocol: SumProtocol) -> None:
+    """Else an empty batch could be released as a large one."""
+    with pytest.raises(TypeError, match="admitted"):
+        Shuffler(protocol, admitted=10_000)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("tail_delta", [0.0, -1e-9, 1.0, float("nan")])
+def test_what_a_guarantee_leaves_out_is_a_probability(protocol: SumProtocol, tail_delta: float) -> None:
+    with pytest.raises(InvalidInput, match="tail_delta"):
+        guarantee(protocol, tail_delta)

@@ -209,6 +209,7 @@ def guarantee(protocol: SumProtocol, tail_delta: float, honest: float = 1.0) -> 
     """
     if not 0.0 < honest <= 1.0:
         raise InvalidInput(f"honest must lie in (0, 1], got {honest!r}")
+    probability("tail_delta", tail_delta)
     users = math.floor(honest * protocol.min_users * (1.0 + 1e-12))
     if users < 1:
         return Guarantee(math.inf, tail_delta, math.inf)

@@ -74,10 +74,6 @@ class Shuffler:
     ----------
     protocol : SumProtocol
         Parameters of the sum.
-    admitted : int
-        Reports admitted so far; starts at 0.
-    dropped : Dropped
-        Reports dropped so far; starts empty.
 
     Examples
     --------
@@ -93,8 +89,10 @@ class Shuffler:
     """
 
     protocol: SumProtocol
-    admitted: int = 0
-    dropped: Dropped = field(default_factory=Dropped)
+    admitted: int = field(default=0, init=False)
+    """Reports admitted so far."""
+    dropped: Dropped = field(default_factory=Dropped, init=False)
+    """Reports dropped so far."""
     _ones: IntArray = field(init=False, repr=False)
     _seen: set[bytes] = field(default_factory=set, init=False, repr=False)
     _released: bool = field(default=False, init=False, repr=False)
