@@ -49,8 +49,8 @@ def test_what_is_public_stays_and_nothing_else(tmp_path: Path, changes: dict[str
     before, raw = bench.host.published, flatten(bench.host.journal.policy.state)
     assert before.releases > 10
     assert any(raw[path].any() for path in raw.keys() - state.public_part(bench.host.journal.policy.state).keys())
-    assert bench.host.delete()
-    assert not bench.host.delete()  # it is
+    for _ in range(2):
+        bench.host.delete()
     for _ in range(2):
         seen = bench.host.published
         assert (seen.mode, [change.mode for change in seen.modes]) == ("deleted", ["deleted"])
@@ -98,7 +98,7 @@ def test_a_deletion_that_fails_may_be_repeated(tmp_path: Path, after: bool) -> N
     bench.crash()
     assert bench.host.published.mode == ("deleted" if after else "online")
     assert bool(bench.events()) is not after
-    assert bench.host.delete() is not after
+    bench.host.delete()
     assert bench.events() == []
     bench.close()
 

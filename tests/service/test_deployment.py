@@ -310,7 +310,7 @@ def test_no_time_passes_while_a_service_stops(tmp_path: Path) -> None:
     _, request = served.intake.decision("n", contexts=arms_of(0).tolist())
     served.host.process([request])
     clock.now += 3.1
-    deployment.stop_clock()
+    deployment.clock.stop()
     for _ in range(3):
         clock.now += 4.0
         deployment.tick()

@@ -14,7 +14,7 @@ from tacit.policies.policy import Policy
 from tacit.policies.registry import policy_class
 from tacit.service.backup import back_up
 from tacit.service.events import HASH_KEY, HASH_KEY_SIZE, Hashes
-from tacit.service.host import Host, Refusal, SetMode
+from tacit.service.host import Host, Refusal, SetMode, StoppableClock
 from tacit.service.intake import Intake
 from tacit.service.journal import PolicyJournal, create_journal, described, refuse_unfinished
 from tacit.service.published import MODE_CHANGES, first_mode
@@ -57,22 +57,13 @@ class Deployment:
         wall: Callable[[], float] = time.time,
     ) -> None:
         refuse_unfinished(store)
-        self.store, self._most_arms, self._running, self._wall = store, most_arms, clock, wall
-        self._stopped_at: float | None = None
+        self.store, self._most_arms, self.clock, self._wall = store, most_arms, StoppableClock(clock), wall
         self._hashes = Hashes(_hash_key(store))
         self._changing = threading.RLock()
         """Held while policies are made, found or closed."""
         self.policies: dict[str, Served] = {}
         """By name; replaced as a whole when one is added."""
         self._look(self.clock())
-
-    def clock(self) -> float:
-        """Seconds, as stamps and waiting times have them."""
-        return self._running() if self._stopped_at is None else self._stopped_at
-
-    def stop_clock(self) -> None:
-        """Let no time pass from now on: how long it takes to stop may depend on rewards that are on their way."""
-        self._stopped_at = self.clock()
 
     def _look(self, now: float) -> None:
         """Begin to serve what the store has and this process does not know, as of one moment before any is read."""
@@ -94,10 +85,6 @@ class Deployment:
         if self.store.shared and name not in self.policies:
             self._look(self.clock())
         return self.get(name)
-
-    def names(self) -> set[str]:
-        """Names of all policies of the store; nothing begins by the question."""
-        return {journal.name for journal in self.store.journals()}
 
     def refresh(self, name: str | None = None) -> None:
         """Take in what other processes have done to one policy, or to all of them, for those who read."""
@@ -123,7 +110,8 @@ class Deployment:
         policy, terms = arguments.pop("policy", None), Terms.taken_from(arguments)
         if not isinstance(policy, str):
             raise InvalidInput('policy is missing: say which one, as in "policy": "stream-glm"')
-        made = None if name in self.names() else self._made(policy, arguments, terms)  # which may take long
+        self._look(self.clock())
+        made = None if name in self.policies else self._made(policy, arguments, terms)  # which may take long
         with self._changing:
             new = made is not None and self._write(name, made, terms, mode)
             if name not in self.policies:

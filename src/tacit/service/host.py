@@ -107,6 +107,20 @@ class Answer(NamedTuple):
     """Whether it changed anything; False when the same was asked for before."""
 
 
+class StoppableClock:
+    """Seconds, as stamps and waiting times have them, by a clock that runs until it is stopped."""
+
+    def __init__(self, read: Callable[[], float]) -> None:
+        self._read = read
+
+    def __call__(self) -> float:
+        return self._read()
+
+    def stop(self) -> None:
+        """Let no time pass from now on: how long a service takes to stop may depend on rewards on their way."""
+        self._read = self._read().__float__  # that of now, for ever
+
+
 class Host:
     """A served policy.  ``process`` may be called from several threads.
 
@@ -466,8 +480,8 @@ class Host:
             self.journal.catch_up()
             return self.journal.config, self.journal.public_snapshot(), self.journal.note
 
-    def delete(self) -> bool:
-        """Erase everything but what is public, for ever; False where that was done before.
+    def delete(self) -> None:
+        """Erase everything but what is public, for ever; nothing is left to do where that was done before.
 
         What was spent stays spent: the ledger remains, with releases and changes of mode.  Mode, rows and log change in
         one transaction.
@@ -475,7 +489,7 @@ class Host:
         with self._lock, self.journal.working():
             self._take_over()
             if self._progress.mode == DELETED:
-                return False
+                return
             self.journal.refuse_readers()
             self._change_mode(DELETED)
             self._progress.drop_waiting(self.journal.group)
@@ -486,4 +500,3 @@ class Host:
             self.journal.replace(public_part(self.journal.policy))
             self._events.follow(self._progress)
             self._committed()
-        return True

@@ -161,7 +161,7 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """End as uvicorn does, but without sending the signal again at the end: the caller has a store to close."""
-        self._service.deployment.stop_clock()
+        self._service.deployment.clock.stop()
         self.force_exit |= self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 

@@ -193,7 +193,7 @@ class Service:
         return self.deployment.get(name)
 
     async def _look_for_names(self) -> None:
-        self._names = await self.aside(self.deployment.names)
+        self._names = {journal.name for journal in await self.aside(self.deployment.store.journals)}
 
     # What other processes have done: nothing where the store is this one's alone
 
