@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from tacit.policies.log import Decided, LogEntry, Released, Rewarded
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.service.backup import adopt_store
 from tacit.service.deployment import Deployment, Served
-from tacit.service.events import EVENTS
+from tacit.service.events import EVENTS, INBOX
 from tacit.service.host import BEAT, Answer, Decide, Refusal, Reward
 from tacit.service.http import hot
 from tacit.service.http.keys import Key, Keyring
@@ -26,33 +28,51 @@ from tacit.service.http.options import Options
 from tacit.service.http.state import Service
 from tacit.service.http.writer import Writer
 from tacit.service.journal import PolicyJournal
-from tacit.service.packing import unpack_entry
+from tacit.service.packing import pack_entry, unpack_entry
 from tests.service.hosting import arms_of
-from tests.service.parts import Clock, body, same_state
+from tests.service.parts import Clock, body, same_chance, same_state
 
 pytestmark = pytest.mark.slow
 
 WAIT = 10.0
 PATIENCE = 120.0
+OWN = "own"
+"""An event whose arms are zeros: its row adds nothing, so that releases are made of others' rows alone."""
 
 
 class Processes:
-    """So many processes in one, each with a store and a memory of its own, under one clock."""
+    """So many processes in one, each with a store and a memory of its own, under one clock.
 
-    def __init__(self, database: str, count: int = 2, policy: str = "joint-linucb", **changes: Any) -> None:
+    What each of them reads is ``ahead`` of it by so many seconds.
+    """
+
+    def __init__(
+        self,
+        database: str,
+        count: int = 2,
+        policy: str = "joint-linucb",
+        *,
+        ahead: Sequence[float] = (0.0, 0.0, 0.0),
+        **changes: Any,
+    ) -> None:
         from tacit.service.postgres_store import PostgresStore
 
         self.clock = Clock()
-        self.deployments = [Deployment(PostgresStore(database), clock=self.clock) for _ in range(count)]
+        self.deployments = [
+            Deployment(PostgresStore(database), clock=partial(self._read, seconds), wall=self.clock)
+            for seconds in ahead[:count]
+        ]
         self.deployments[0].put("p", body(policy, horizon=None) | {"reward_wait": WAIT, "mode": "online"} | changes)
+
+    def _read(self, ahead: float) -> float:
+        return self.clock.now + ahead
 
     def __getitem__(self, process: int) -> Served:
         return self.deployments[process].find("p")
 
     def asks(self, process: int, event: str) -> Decide:
-        number = sum(event.encode())
-        contexts = arms_of(number).tolist()
-        return self[process].intake.decision("n", contexts=contexts, event_id=event)[1]
+        contexts = arms_of(sum(event.encode())) * (event != OWN)
+        return self[process].intake.decision("n", contexts=contexts.tolist(), event_id=event)[1]
 
     def reports(self, process: int, event: str, reward: float | None) -> Reward:
         return self[process].intake.reward("n", event, reward=reward, abandoned=reward is None)
@@ -154,6 +174,100 @@ def test_without_hold_a_reward_moves_its_own_row_alone(postgres: Any) -> None:
         with postgres.database() as database, serving(database, hold=False) as several:
             logs.append([move for move in _moves(several, delays, 50) if move != ("rewarded", 7)])
     assert logs[0] == logs[1]
+
+
+@contextmanager
+def alike(postgres: Any, **changes: Any) -> Iterator[Processes]:
+    """Two processes on a database of their own, which draw what others do that are made so."""
+    with same_chance(), postgres.database() as database, serving(database, default_reward=0.0, **changes) as several:
+        yield several
+
+
+class Held:
+    """Work in a thread, which waits before the next call of a method of a store until it may go on."""
+
+    def __init__(self, lane: ThreadPoolExecutor, store: Any, method: str, work: Callable[[], Any]) -> None:
+        reached, self.opened, usual = threading.Event(), threading.Event(), getattr(store, method)
+
+        def arrive(*_: object) -> None:
+            setattr(store, method, usual)
+            reached.set()
+
+        def wait(*given: Any) -> Any:
+            arrive()
+            assert self.opened.wait(PATIENCE)
+            return usual(*given)
+
+        setattr(store, method, wait)
+        self._done = lane.submit(work)
+        self._done.add_done_callback(arrive)  # without such a call
+        assert reached.wait(PATIENCE)
+
+    def go_on(self) -> Any:
+        """What the work gives."""
+        self.opened.set()
+        return self._done.result(PATIENCE)
+
+
+def _seen_by_others(several: Processes, call: str = "", until: int = 0) -> tuple[list[Any], Answer | Refusal | None]:
+    """What others see, step by step, and where their rows go; and the answer to a reward that is held up at a call.
+
+    It goes on after a later decision; without a call there is no such reward.
+    """
+    seen, log, answer = list[Any](), list[LogEntry](), None
+    several[1].host._since += 2.0  # it was paused
+    with ThreadPoolExecutor(1) as lane, ExitStack() as at_last:
+        for number in range(32):
+            several.clock.now += 0.25
+            event = f"event {number}" if number != 5 else OWN
+            found = several.decide(number % 2, event)
+            if event != OWN:
+                several.reward(number % 2, event, 1.0)
+            several.clock.now += 0.25
+            several.deployments[number // 2 % 2].tick()
+            if call and number == 20:
+                held = Held(lane, several.deployments[1].store, call, partial(several.reward, 1, OWN, 1.0))
+                at_last.callback(held.opened.set)
+            if number == 21:
+                log = several.log()
+                several[0].host.journal.compact()
+            if call and number == until:
+                answer = held.go_on()
+            (journal,) = several.deployments[0].store.journals()
+            seen.append((found, journal.note, several[0].host.published, several[1].host.published))
+    return seen + _rows_of_others(several, log), answer
+
+
+def _rows_of_others(several: Processes, earlier: Sequence[LogEntry]) -> list[Any]:
+    """What is logged of others and kept for them; with ``hold`` also when the row of its own was added."""
+    log, store = [*earlier, *several.log()], several.deployments[0].store
+    own = next(entry.first for entry in log if isinstance(entry, Decided)) + 5
+    entries = [b"" if getattr(entry, "decision", None) == own else pack_entry(entry) for entry in log]
+    rows = [row for table in (EVENTS, INBOX) for row in store.scan("p", table, 0, 99) if row.position != 6]
+    assert sum(isinstance(entry, Released) for entry in log) > 3
+    return rows + [entry for entry in entries if entry or several[0].terms.hold]
+
+
+def _differences(worlds: Sequence[Sequence[Any]]) -> list[int]:
+    """The places at which not all worlds have the same."""
+    return [place for place, (first, *others) in enumerate(zip_longest(*worlds)) if others != [first] * len(others)]
+
+
+@pytest.mark.parametrize("hold", [True, False])
+@pytest.mark.parametrize("call", ["find", "swap"])
+def test_a_reward_that_is_held_up_moves_nothing_of_others(call: str, hold: bool, postgres: Any) -> None:
+    """Before its event is read, and between that and the write, others decide, settle and write a snapshot.
+
+    What they see, and where their rows go, is the same without it: until its own waiting time is over, or longer.
+    """
+    worlds, answers = [], []
+    for held in (("", 0), (call, 20), (call, 22), (call, 28)):
+        with alike(postgres, hold=hold, event_memory=3 * WAIT) as several:
+            seen, answer = _seen_by_others(several, *held)
+        worlds.append(seen)
+        answers.append(answer)
+    assert _differences(worlds) == []
+    assert answers == [None, Answer(0, True), Answer(0, True), Refusal.EXPIRED]
 
 
 @pytest.mark.parametrize("hold", [True, False])
