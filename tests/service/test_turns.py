@@ -271,6 +271,18 @@ def test_a_reward_that_is_held_up_moves_nothing_of_others(call: str, hold: bool,
 
 
 @pytest.mark.parametrize("hold", [True, False])
+def test_clocks_of_hosts_may_differ(hold: bool, postgres: Any) -> None:
+    """What waits and what is due is counted in each one's own seconds: no clock is compared with another's."""
+    worlds = []
+    for ahead in ((0.0, 0.0), (1e6, 0.0), (-750.0, 1e6)):
+        with alike(postgres, ahead=ahead, hold=hold) as several:
+            seen, answer = _seen_by_others(several, "swap", 22)
+            worlds.append([*seen, answer, several[0].host.unsettled, several[1].host.unsettled])
+    assert _differences(worlds) == []
+    assert worlds[0][-3] == Answer(0, True)
+
+
+@pytest.mark.parametrize("hold", [True, False])
 def test_a_reward_waits_for_no_turn_and_no_turn_for_a_reward(hold: bool, database: str) -> None:
     """While one process holds the lock, rewards of other events are answered, by all processes."""
     with serving(database, hold=hold) as several:
