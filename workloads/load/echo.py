@@ -31,7 +31,9 @@ async def echo(scope: ASGIScope, receive: Receive, send: Send) -> None:
 def main(folder: str) -> None:
     """Serve until SIGTERM; says where it listens, and writes it into the folder."""
     options = Options(data=folder, port=0, log_requests=False)
-    served: Any = SimpleNamespace(options=options, log=JsonLog(requests=False), stopping=asyncio.Event())
+    deployment = SimpleNamespace(clock=SimpleNamespace(stop=lambda: None))
+    log, stopping = JsonLog(requests=False), asyncio.Event()
+    served: Any = SimpleNamespace(options=options, log=log, stopping=stopping, deployment=deployment)
     listener = listen(options)
     try:
         Server(echo, served, address_of(listener, options)).run([listener])
