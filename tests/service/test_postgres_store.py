@@ -419,13 +419,15 @@ def test_nothing_waits_for_rewards_whose_table_is_locked(
 ) -> None:
     """A reward waits while a snapshot or a deletion has the table; keys, lists and beats of its process do not."""
     store, other = both
+    store.create("b", b"config", b"first")
     swap = [Swap(Row(b"k", 1, b"v"), Row(b"k", 1, b"new"))]
     with ThreadPoolExecutor(1) as pool, other.turn("a", 3):
         other._turns.execute(other._generations["a"].lock_all)
         rewarded = pool.submit(store.swap, "a", "t", swap)
         _wait_for(lambda: _waits_for_lock(postgres, store._swaps.info.backend_pid, database))
-        assert [journal.seq for journal in store.journals()] == [3]
+        assert [journal.seq for journal in store.journals()] == [3, 0]
         assert store.settings("none") == {}
+        assert store.scan("b", "t", 0, 10) == []  # of other policies, for readers and new hosts
         other._roll_back()
         assert rewarded.result() == {b"k"}
 

@@ -15,7 +15,7 @@ from psycopg.pq import TransactionStatus
 
 from tacit.errors import StoreFailed
 from tacit.service.packing import damaged, place_of, seal, unseal
-from tacit.service.postgres_session import PAUSE, connect, identity, open_tables, place
+from tacit.service.postgres_session import PAUSE, Connection, connect, identity, open_tables, place
 from tacit.service.postgres_tables import Generation, Values
 from tacit.service.store import NOTHING, Behind, Entries, Group, GuardedStore, Journal, Row, Swap, Tail
 
@@ -28,6 +28,7 @@ _LONGEST_TURN: Final = 60.0
 _READERS: Final = "200ms"
 """How long a snapshot waits for those who read the tables that it replaces; others wait behind it."""
 _HEAD = "SELECT version, id, generation, name, config, note, seq, snapshot_seq FROM journals JOIN heads ON journal = id"
+_Query = Callable[[Generation, bool], str]
 _Result = TypeVar("_Result")
 
 
@@ -49,9 +50,9 @@ class PostgresStore(GuardedStore):
     its turn loses its session, and with it the turn.  Refused: a standby, a copy, tables of a later version, servers
     before version 14.
 
-    There are three connections: one for turns, one for rows that change without a turn, and one for all else.  So
-    rewards never wait for decisions, and nothing waits for rewards.  A turn that takes long gives signs of life: the
-    server ends the session of a process that has stopped, and not of one that is at work.
+    There are three connections: one for turns, one for rewards (`find` and `swap` without a turn), and one for all
+    else.  So rewards never wait for decisions, and nothing waits for rewards.  A turn that takes long gives signs of
+    life: the server ends the session of a process that has stopped, and not of one that is at work.
 
     **Erasure.**  When ``compact`` returns, no file of a table or index has the bytes of the journal's erased entries,
     of its earlier snapshots, or of rows that were deleted or replaced before.  Not covered: the server's write-ahead
@@ -74,7 +75,7 @@ class PostgresStore(GuardedStore):
         self._turn: _Turn | None = None
         """The one that is under way."""
         self._swapping = threading.RLock()
-        """The mutex of the connection for rows that change without a turn."""
+        """The mutex of the connection for rewards."""
         self._generations: dict[str, Generation] = {}
         """Tables of each journal, as they were last seen."""
         self._connection = connect(url)
@@ -237,22 +238,22 @@ class PostgresStore(GuardedStore):
 
     def find(self, name: str, table: str, keys: Iterable[bytes]) -> dict[bytes, Row]:
         wanted = list(dict.fromkeys(keys))
-        return {row.key: row for row in self._looked_up(name, table, Generation.find, (wanted, table))}
+        return {row.key: row for row in self._looked_up(name, table, Generation.find, (wanted, table), self._swaps)}
 
     def scan(self, name: str, table: str, after: int, limit: int) -> list[Row]:
-        return self._looked_up(name, table, Generation.scan, (table, after, limit))
+        return self._looked_up(name, table, Generation.scan, (table, after, limit), self._connection)
 
-    def _looked_up(self, name: str, table: str, query: Callable[[Generation, bool], str], values: Values) -> list[Row]:
-        """Rows of a table that a query finds; in a turn of this thread they are locked."""
+    def _looked_up(self, name: str, table: str, query: _Query, values: Values, outside: Connection) -> list[Row]:
+        """Rows of a table that a query finds; in a turn of this thread they are locked, else ``outside`` looks."""
         if self._own_turn(name):
             with self._in_turn(name) as tables:
                 found = self._turns.execute(query(tables, True), values, binary=True).fetchall()
         else:
-            found = self._beside_turns(name, lambda tables: (query(tables, False), values))
+            found = self._beside_turns(name, lambda tables: (query(tables, False), values), outside)
         return [Row(*row).unsealed(self._generations[name].journal, table) for row in found]
 
     def swap(self, name: str, table: str, swaps: Sequence[Swap], beside: str = "") -> set[bytes]:
-        return {key for (key,) in self._beside_turns(name, lambda tables: tables.swap(table, swaps, beside))}
+        return {key for (key,) in self._beside_turns(name, lambda on: on.swap(table, swaps, beside), self._swaps)}
 
     def settings(self, prefix: str) -> Mapping[str, bytes]:
         with self._reading():
@@ -275,7 +276,6 @@ class PostgresStore(GuardedStore):
     def close(self) -> None:
         """Let go of the database; in a forked process nothing happens, since it never had it."""
         if not self._forked:
-            self._closed.set()
             with self._turning, self._swapping, self._mutex:
                 self._end()
                 self._abandon()
@@ -300,10 +300,10 @@ class PostgresStore(GuardedStore):
         with self._entered(), self._failing():
             yield
 
-    def _beside_turns(self, name: str, query: Callable[[Generation], tuple[str, Values]]) -> list[Any]:
+    def _beside_turns(self, name: str, query: Callable[[Generation], tuple[str, Values]], by: Connection) -> list[Any]:
         """What a query on the rows of a journal finds without a turn; it waits while their table is locked."""
-        with self._entered(self._swapping), self._failing():
-            return self._on_tables(name, lambda tables: self._swaps.execute(*query(tables), binary=True).fetchall())
+        with self._entered(self._swapping if by is self._swaps else self._mutex), self._failing():
+            return self._on_tables(name, lambda tables: by.execute(*query(tables), binary=True).fetchall())
 
     def _abandon(self) -> None:
         """End the sessions, but for one that another thread uses just now: ``close`` waits for that."""

@@ -5,20 +5,24 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
 
 from tacit.errors import StoreFailed, StoreInUse
+from tacit.service.host import StoppableClock
 from tacit.service.http.logs import JsonLog
 from tacit.service.http.options import Options
-from tacit.service.http.server import listen, serve
+from tacit.service.http.server import Server, listen, serve
 from tacit.service.http.writer import EXIT_CODE, end_process
 from tacit.service.sqlite_store import SQLiteStore
 from tests.service.http.processes import wait_until
@@ -257,3 +261,13 @@ def test_a_start_that_fails_lets_go_of_its_port(tmp_path: Path) -> None:
     listen(Options(port=port)).close()  # while the error and all that it refers to are kept
     assert "one owner" in str(refused.value)
     store.close()
+
+
+def test_the_clock_stands_still_from_the_signal_on(tmp_path: Path) -> None:
+    clock = StoppableClock(iter([7.0, 8.0]).__next__)
+    options = Options(data=str(tmp_path))
+    parts: Any = SimpleNamespace(options=options, log=JsonLog(io.StringIO()), deployment=SimpleNamespace(clock=clock))
+    server = Server(cast(Any, None), parts, "http://127.0.0.1:0")
+    server.handle_exit(signal.SIGTERM, None)
+    assert server.should_exit
+    assert (clock(), clock()) == (7.0, 7.0)
