@@ -84,7 +84,7 @@ class Seldom(PrivatePolicy):
         if self.config.ends and self.decisions >= (self.setting.horizon or math.inf):
             return
         source, bound, dim = self.randomness.events, self.setting.reward_bound, self.setting.dim
-        sd = source.scale_for(2.0 * bound, self.total_mu, size=dim)
+        sd = source.scale_for(2.0 * bound, self._total_mu, size=dim)
         event = source.event("sum", 2.0 * bound, sd, size=dim, moving_sensitivity=bound)
         self.ledger.charge(event, self._cohort(f"sum {int(self.state.released[()])}"))
         exact = self.state.raw.copy()

@@ -140,7 +140,7 @@ class Faulty(ContinualPolicy):
 
     def _plan(self, horizon: int) -> ContinualRelease:
         return plan_release(
-            "r x", self.setting.dim, row_bound=2.0, row_norm=1.0, mu=self.total_mu, factorization="tree",
+            "r x", self.setting.dim, row_bound=2.0, row_norm=1.0, mu=self._total_mu, factorization="tree",
             horizon=horizon, source=self.randomness.ticks,
         )  # fmt: skip
 

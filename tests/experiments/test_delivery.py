@@ -25,9 +25,10 @@ class Diary:
 
     def __init__(self) -> None:
         self.events: list[Any] = []
+        self.arm_form = self
         self._made = 0
 
-    def as_steps_take(self, contexts: Any) -> Any:
+    def rounds(self, contexts: Any) -> Any:
         return contexts
 
     def select_admitted(self, contexts: Any) -> tacit.Decision:

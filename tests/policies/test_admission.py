@@ -142,7 +142,7 @@ def test_steps_are_given_arms_of_the_unit_ball_in_every_way(blocks: int | None) 
     """What is longer by a rounding error is scaled for the policy, not in the caller's array; the rest stays as is."""
     policy = tacit.make_policy("stream-glm", dim=4, blocks=blocks, epsilon=1.0, delta=1e-5, theta_bound=2.0)
     arms = np.array([[[0.6, 0.8 + 1e-7, 0.0, 0.0], [0.3, 0.1, 0.0, 0.0]], [[0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.2]]])
-    sent, form = arms.copy(), policy._arms
+    sent, form = arms.copy(), policy.arm_form
     given = [form.one(arms[0], None, None), form.many(arms, None, None)[0], form.rounds(arms)]
     for rows in (np.array([form.dense(user) for user in block]) for block in given):
         assert np.all(np.vecdot(rows, rows) <= 1.0)

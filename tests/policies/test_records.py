@@ -66,7 +66,7 @@ def test_records_decide_as_their_rows_do(name: str) -> None:
         user = {"age": float(rng.uniform(0, 120)), "device": "web"}
         decision = by_record.select(user=user, arms=ARMS)
         if name == "stream-glm":
-            rows = by_array.as_steps_take(SCHEMA.encode(user, ARMS)[None])
+            rows = by_array.arm_form.rounds(SCHEMA.encode(user, ARMS)[None])
             other = by_array.select_admitted(rows)
         else:
             other = by_array.select(SCHEMA.encode(user, ARMS))
@@ -250,7 +250,7 @@ def test_rows_lie_in_the_unit_ball_whatever_a_schema_makes(
     monkeypatch.setattr(encoder, "encode", lambda self, *given: longer(encode(self, *given)))
     monkeypatch.setattr(encoder, "rows_of", lambda self, *given: (longer(rows_of(self, *given)[0]), {}))
     monkeypatch.setattr(encoder, "dense", lambda self, given: longer(dense(self, given)))
-    form = policy._arms
+    form = policy.arm_form
     for block in (form.one(None, users[0], arms), form.many(None, users, arms)[0]):
         found = np.array([form.dense(user) for user in block])
         lengths = np.vecdot(found, found)

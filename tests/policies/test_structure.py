@@ -74,7 +74,7 @@ def test_replaced_rows_move_the_leaf_by_at_most_the_charged_bound() -> None:
         theta[2:] *= 0.01
         policy.state.theta[:] = 3.0 * theta / np.linalg.norm(theta)
         leaves = []
-        for rows in policy.as_steps_take(block_rows(rng, 2, 1, 2, 2)):
+        for rows in policy.arm_form.rounds(block_rows(rng, 2, 1, 2, 2)):
             memos = np.empty((1, policy._memo_size))
             choose(policy.state, rows[np.newaxis], np.empty((1, 0)), memos)
             policy.state.stream.leaf[:] = 0.0

@@ -107,7 +107,7 @@ def users_do_not_depend_on_each_other(subject: Subject) -> int:
     """
     for policy in _walked(subject):
         users = 1 if policy._noise_for_each else 5  # a state has the noise of those devices that its tick was for
-        contexts = policy.as_steps_take(_rounds(policy, users, seed=62)[0])
+        contexts = policy.arm_form.rounds(_rounds(policy, users, seed=62)[0])
         coins = np.random.default_rng(42).random((users, policy._coin_count))
         together = _choices(policy, policy.state, contexts, coins)
         for user in range(users):
@@ -337,7 +337,7 @@ def _arm_sets(policy: Policy) -> list[FloatArray]:
     contexts, _ = _rounds(policy, 6, seed=61)
     nothing = np.zeros((1, policy.setting.dim))
     sets = [*contexts[:4], contexts[4, :1], np.concatenate([contexts[5], nothing])]
-    return [policy.as_steps_take(arms[np.newaxis]) for arms in sets]
+    return [policy.arm_form.rounds(arms[np.newaxis]) for arms in sets]
 
 
 def _private(policy: Policy) -> PrivatePolicy:

@@ -221,7 +221,7 @@ def _contributions(policy: PrivatePolicy, candidates: list[tuple[FloatArray, flo
     out, memos = np.empty((len(candidates), scratch.stream.leaf.size)), np.zeros((1, policy._memo_size))
     for position, (x, reward) in enumerate(candidates):
         scratch.stream.leaf[:] = 0.0
-        policy._steps.choose(scratch, policy.as_steps_take(x[None, None]), coins, memos)
+        policy._steps.choose(scratch, policy.arm_form.rounds(x[None, None]), coins, memos)
         policy._steps.learn(scratch, memos, np.array([reward]))
         out[position] = scratch.stream.leaf
     return out

@@ -84,7 +84,7 @@ class Delivery:
         delays = self._kind.delays(self._rng, block.rewards, self._setting)
         arms = np.empty(len(delays), dtype=np.int64)
         started = time.perf_counter()
-        admitted = self._policy.as_steps_take(block.contexts)  # what a schema encoded is taken here too
+        admitted = self._policy.arm_form.rounds(block.contexts)  # what a schema encoded is taken here too
         self.seconds += time.perf_counter() - started
         for t in range(arms.size):
             started = time.perf_counter()

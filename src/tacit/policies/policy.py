@@ -69,6 +69,14 @@ def _parameters(kind: type) -> str:
     return f"Parameters\n{text}"
 
 
+def configuration_of(kind: type[Policy], fields: Mapping[str, Any]) -> Config:
+    """Return a policy's configuration with these fields; an error names what is missing or unknown."""
+    asked = sorted({"epsilon", "delta"} & set(fields))
+    if asked and not kind.private:
+        raise InvalidInput(f"{kind.name} learns from raw data and has no privacy: it takes no {', '.join(asked)}")
+    return kind.config_type.given(fields, kind.name)
+
+
 class Policy(ABC):
     """A contextual bandit policy.
 
@@ -146,8 +154,9 @@ class Policy(ABC):
         if self.config.link not in self.links and self.config.link in LINKS:
             raise InvalidInput(f"{self.name} supports the links {', '.join(self.links)}, not {self.config.link!r}")
         self.setting: Setting = self._make_setting()
-        self._arms = ArmForm(self.setting, self._structure, self.config.features)
-        self._row_size = self._arms.size  # numbers that steps are given for an arm
+        self.arm_form = ArmForm(self.setting, self._structure, self.config.features)
+        """What the policy takes as arms: checks and encodes them, and knows no state."""
+        self._row_size = self.arm_form.size  # numbers that steps are given for an arm
         self.randomness = self._make_randomness() if randomness is None else randomness
         self.publisher: Publisher = DIRECT
         """Where releases pass through; another one may watch them or play them back."""
@@ -161,17 +170,9 @@ class Policy(ABC):
         self._begin()
 
     @classmethod
-    def configured(cls, fields: Mapping[str, Any]) -> Config:
-        """The configuration with these fields; an error names what is missing or unknown."""
-        asked = sorted({"epsilon", "delta"} & set(fields))
-        if asked and not cls.private:
-            raise InvalidInput(f"{cls.name} learns from raw data and has no privacy: it takes no {', '.join(asked)}")
-        return cls.config_type.given(fields, cls.name)
-
-    @classmethod
     def _chosen(cls, config: Config | None, fields: dict[str, Any]) -> Config:
         if config is None:
-            return cls.configured(fields)
+            return configuration_of(cls, fields)
         if fields:
             raise InvalidInput(f"give {cls.name} a configuration or its fields, not both: {', '.join(fields)}")
         if type(config) is not cls.config_type:
@@ -204,10 +205,6 @@ class Policy(ABC):
     def _structure(self) -> Support | None:
         """Which features can be nonzero together, where steps take compact rows; None where they take all of d."""
         return None
-
-    def as_steps_take(self, contexts: npt.ArrayLike) -> FloatArray:
-        """Arms of shape (N, K, d), checked, in the form that steps take: for looks from outside."""
-        return self._arms.rounds(contexts)
 
     @property
     def _memo_size(self) -> int:
@@ -307,12 +304,7 @@ class Policy(ABC):
         InvalidInput
             When the arms are not valid; nothing was changed.
         """
-        return self.select_admitted(self._arms.one(contexts, user, arms))
-
-    @property
-    def arm_form(self) -> ArmForm:
-        """What the policy takes as arms: checks and encodes them for ``select_admitted``, and knows no state."""
-        return self._arms
+        return self.select_admitted(self.arm_form.one(contexts, user, arms))
 
     def select_admitted(self, block: FloatArray) -> Decision:
         """Choose for one user, whose arms were admitted by ``arm_form``."""
@@ -352,7 +344,7 @@ class Policy(ABC):
         list of Decision or InvalidInput
             For each user a decision, or the error for one whose arms are not valid; the others get theirs.
         """
-        block, refused = self._arms.many(contexts, users, arms)
+        block, refused = self.arm_form.many(contexts, users, arms)
         with self._life.free(), self._life.turn():
             answers: list[Decision | InvalidInput] = [*self._decisions(block)]
         for user, error in sorted(refused.items()):
@@ -454,7 +446,7 @@ class Policy(ABC):
         numpy.ndarray, shape (n,)
             The arms that were chosen.
         """
-        block = self._arms.rounds(contexts)
+        block = self.arm_form.rounds(contexts)
         table = admit_rewards(rewards, block.shape[:2], self.setting)
         if self._log is not None:
             raise InvalidInput("play hands no decisions over to a log: use select and update where one is kept")
@@ -488,7 +480,7 @@ class Policy(ABC):
             Every feature with its weight and standard deviation, or with what it contributes to the difference; prints
             as a table with bars.
         """
-        form = self._arms
+        form = self.arm_form
         rows = None if contexts is None and arms is None and user is None else form.one(contexts, user, arms)[0]
         with self._life.free(), self._life.turn():
             belief = self.belief

@@ -93,7 +93,7 @@ class PrivatePolicy(Policy):
         return f"recovery {len(self.recovered_at)}, {name}" if self.recovered_at else name
 
     @cached_property
-    def total_mu(self) -> float:
+    def _total_mu(self) -> float:
         """Gaussian-DP parameter that all releases together may spend on one row."""
         return self.randomness.ticks.mu_budget(self.setting.budget)
 

@@ -162,7 +162,7 @@ class SumPolicy(ContinualPolicy):
             horizon,
             row_bound=max(distance, math.sqrt(2.0) * norm),  # replaced in place, or moved to another leaf
             row_norm=norm,
-            mu=self.total_mu,
+            mu=self._total_mu,
             factorization="geometric",
         )
 

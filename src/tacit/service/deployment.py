@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tacit.errors import InvalidInput, JournalExists, StoreDamaged, UnknownJournal
-from tacit.policies.policy import Policy
+from tacit.policies.policy import Policy, configuration_of
 from tacit.policies.registry import policy_class
 from tacit.service.backup import back_up
 from tacit.service.events import HASH_KEY, HASH_KEY_SIZE, Hashes
@@ -173,7 +173,7 @@ class Deployment:
         has begun would end the process.
         """
         kind = policy_class(policy)
-        config = kind.configured(arguments)
+        config = configuration_of(kind, arguments)
         try:
             rehearse(policy, config.to_json())
             return kind(config)
@@ -184,7 +184,7 @@ class Deployment:
 
     def _is(self, found: Served, policy: str, arguments: dict[str, Any], terms: Terms) -> bool:
         """Whether a policy is the one that was asked for."""
-        asked = policy_class(policy).configured({"reward_window": _WINDOW} | arguments).to_json()
+        asked = configuration_of(policy_class(policy), {"reward_window": _WINDOW} | arguments).to_json()
         return (found.policy, found.config, found.terms) == (policy, asked, terms)
 
     def _serve(self, name: str, started: float, note: bytes) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy.typing as npt
 
 from tacit.errors import InvalidInput, JournalExists, UnknownJournal
-from tacit.policies.policy import Policy
+from tacit.policies.policy import Policy, configuration_of
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import policy_class
 from tacit.service.backup import Kept, packed_backup, write_new
@@ -302,7 +302,7 @@ def _refuse_uncounted(kept: Journal) -> None:
 def _compare(kept: Journal, policy: str, arguments: dict[str, Any]) -> None:
     """Refuse arguments that are not those of the policy that there is."""
     found, config, _ = described(kept.config)
-    asked = policy_class(policy).configured(arguments).to_json()
+    asked = configuration_of(policy_class(policy), arguments).to_json()
     if policy != found:
         what = f"is {found}, not {policy}"
     elif asked != config:

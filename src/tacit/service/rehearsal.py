@@ -61,7 +61,7 @@ def _play(policy: str, config: Mapping[str, Any]) -> None:
     rows = np.zeros((1, 2, scratch.setting.dim))
     if scratch.config.features is None:  # rows of a schema have places that must stay empty
         rows[0, 0] = 1.0 / np.sqrt(scratch.setting.dim)
-    arms = scratch.as_steps_take(rows)
+    arms = scratch.arm_form.rounds(rows)
     for _ in range(_ROUNDS):
         scratch.update(scratch.select_admitted(arms), 0.0)
 

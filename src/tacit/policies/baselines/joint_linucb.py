@@ -139,7 +139,7 @@ class JointLinUcb(ContinualPolicy):
             horizon,
             row_bound=row_bound(weight, bound),
             row_norm=math.sqrt(1.0 + (weight * bound) ** 2),
-            mu=self.total_mu,
+            mu=self._total_mu,
             factorization="geometric",
         )
 

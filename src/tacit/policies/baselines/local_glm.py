@@ -180,7 +180,7 @@ class LocalGLM(PrivatePolicy):
 
     @cached_property
     def _planned_noise_sd(self) -> float:
-        return self.randomness.ticks.scale_for(2.0 * self._gradient_bound, self.total_mu, size=self.setting.dim)
+        return self.randomness.ticks.scale_for(2.0 * self._gradient_bound, self._total_mu, size=self.setting.dim)
 
     def _charge_reports(self) -> None:
         """Charge the ledger for the reports of one user."""

@@ -163,17 +163,17 @@ class JointGLM(ContinualPolicy):
             horizon,
             row_bound=math.sqrt(2.0),
             row_norm=1.0,
-            mu=self.total_mu * math.sqrt(self._profile.stream_share),
+            mu=self._total_mu * math.sqrt(self._profile.stream_share),
             factorization=self._profile.factorization,
         )
 
     @cached_property
     def _call_budgets(self) -> FloatArray:
         """mu of each optimizer call: a geometric split of what the stream leaves."""
-        if self.total_mu == math.inf:
+        if self._total_mu == math.inf:
             return np.full(self._profile.max_calls, math.inf)
         shares = self._profile.call_decay ** np.arange(self._profile.max_calls)
-        total = self.total_mu**2 * (1.0 - self._profile.stream_share)
+        total = self._total_mu**2 * (1.0 - self._profile.stream_share)
         return np.asarray(np.sqrt(total * shares / np.sum(shares)), dtype=np.float64)
 
     def _on_event(self, flag: int) -> None:

@@ -106,7 +106,7 @@ class StreamGLM(ContinualPolicy):
     _remembers_score = True
 
     def _make_state(self) -> StreamState:
-        constants, support = self._constants(), self.support
+        constants, support = self._constants(), self._support
         squares = np.concatenate([np.eye(size).ravel() for size in np.diff(support.starts).tolist()])
         start = squares.reshape(support.dim, support.dim) if support.dense else squares
         blocks, groups = make_blocks(support.starts, support.pairs)
@@ -140,7 +140,7 @@ class StreamGLM(ContinualPolicy):
         )
 
     @cached_property
-    def support(self) -> Support:
+    def _support(self) -> Support:
         """Which features of an arm can be nonzero together; all of them unless something is known."""
         if self.config.features is not None:
             return self.config.features.support
@@ -153,16 +153,16 @@ class StreamGLM(ContinualPolicy):
         setting, blend, scale = self.setting, self.config.blend, self.config.scale
         if blend is None:
             # Rare rewards cost most noise: the secant keeps responses within [-b, R - b].
-            blend = usual_blend(self.total_mu) if self.config.base_rate is None else 1.0
+            blend = usual_blend(self._total_mu) if self.config.base_rate is None else 1.0
         bounds = (setting.link, setting.theta_bound, setting.reward_bound, blend)
         if scale is not None:
             return row_with_scale(*bounds, scale)
         # Noise in a block's H meets that block's theta alone, whose share of |theta|^2 is that of its coordinates.
-        return best_row(*bounds, share=float(np.max(np.diff(self.support.starts))) / self.support.dim)
+        return best_row(*bounds, share=float(np.max(np.diff(self._support.starts))) / self._support.dim)
 
     @property
     def _structure(self) -> Support | None:
-        return None if self.support.dense else self.support
+        return None if self._support.dense else self._support
 
     @cached_property
     def belief(self) -> GaussianBelief | BlockBelief:
@@ -173,7 +173,7 @@ class StreamGLM(ContinualPolicy):
         return GaussianBelief(state.theta, state.posterior)
 
     def _notices(self) -> tuple[str, ...]:
-        largest = int(np.max(np.diff(self.support.starts)))
+        largest = int(np.max(np.diff(self._support.starts)))
         released = largest * (largest + 1) // 2
         return super()._notices() + size_notices(released, largest, size_in_bytes(self.state))
 
@@ -185,11 +185,11 @@ class StreamGLM(ContinualPolicy):
         row, dim = self._row, self.setting.dim
         plan = self._plan_stream(
             "H and score",
-            self.support.size + dim,
+            self._support.size + dim,
             horizon,
             row_bound=row.row_bound,
             row_norm=row.row_norm,
-            mu=self.total_mu,
+            mu=self._total_mu,
             factorization="geometric",
         )
         # A score coordinate fluctuates with the rewards' variance, at most R^2 / 4, in about half of |x|^2 = 1.
@@ -208,7 +208,7 @@ class StreamGLM(ContinualPolicy):
         if self.config.head_start is not None:
             return self.config.head_start
         setting, row = self.setting, self._row
-        noise = 2.0 * row.row_bound / (row.scale * self.total_mu)
+        noise = 2.0 * row.row_bound / (row.scale * self._total_mu)
         typical = setting.theta_bound / math.sqrt(setting.dim + 2)
         slope = 0.5 * float(setting.link.derivative(typical) + setting.link.derivative(-typical))
         return float(0.25 * noise * (setting.dim + 2) ** 1.5 / (setting.theta_bound * slope))
