@@ -121,7 +121,7 @@ class PrivatePolicy(Policy):
             Hexadecimal digits, a function of releases; equal public states have equal ones.
         """
         with self._life.free(), self._life.turn():
-            header = {"ledger": self.ledger.to_dict(), "decisions": self.decisions}
+            header = {"ledger": self.ledger.to_dict()["digest"], "decisions": self.decisions}
             return digest(header, public_part(self.state))
 
     def _header(self) -> dict[str, Any]:

@@ -346,7 +346,7 @@ def _unpack(fields: Mapping[str, object]) -> dict[str, object]:
 
 
 def _pack_entry(entry: Entry) -> dict[str, object]:
-    return {"kind": entry.event.kind, "cohort": entry.cohort, "event": _pack(dataclasses.asdict(entry.event))}
+    return {"kind": entry.event.kind, "cohort": entry.cohort, "event": _pack(vars(entry.event))}
 
 
 def _unpack_entry(item: object) -> tuple[PrivacyEvent, str | None]:
