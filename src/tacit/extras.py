@@ -26,6 +26,7 @@ EXTRA_OF: Mapping[str, str] = MappingProxyType(
         "psycopg": "postgres",
         "ray": "ray",
         "dp_accounting": "audit",
+        "polars": "data",
     }
 )
 """Modules outside of the core that the package imports, each with the extra to ask for."""

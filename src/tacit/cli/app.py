@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tacit._version import __version__
-from tacit.cli import audit, bench, calibrate, keys, plan, policies, reproduce, serve, simulate, stores
+from tacit.cli import audit, bench, calibrate, keys, plan, policies, replay, reproduce, schema, serve, simulate, stores
 from tacit.cli.shared import FriendlyGroup
 
 app = typer.Typer(
@@ -40,6 +40,8 @@ def options(
 app.command("demo")(reproduce.demo)
 app.command("simulate")(simulate.simulate)
 app.command("plan")(plan.plan)
+app.command("schema")(schema.schema)
+app.command("replay")(replay.replay)
 app.command("reproduce")(reproduce.reproduce)
 app.command("policies")(policies.policies)
 app.command("audit")(audit.audit)

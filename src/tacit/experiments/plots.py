@@ -193,6 +193,31 @@ def gains(expected: Plan, path: Path) -> None:
     _save(figure, path)
 
 
+def bars_of_values(
+    learned: Sequence[tuple[str, float, float, float]], alone: Sequence[tuple[str, float, float, float]], path: Path
+) -> None:
+    """Mean rewards of policies and, below a rule, of fixed choices: label, value, spread and standard error of each.
+
+    Thin lines are 95% intervals by the standard error, thick ones the standard deviation from order to order.
+    """
+    bars = [*learned, *alone]
+    figure, axis = plt.subplots(figsize=(7.6, 0.42 * len(bars) + 1.3))
+    axis.grid(True, axis="x", color="#dddddd", linewidth=0.6)
+    axis.spines[["top", "right", "left"]].set_visible(False)
+    for place, (_, value, spread, error) in enumerate(bars):
+        colour = _RED if place < len(learned) else _GREY
+        axis.plot([value - 1.96 * error, value + 1.96 * error], [place, place], color=colour, linewidth=1.2)
+        if math.isfinite(spread):
+            axis.plot([value - spread, value + spread], [place, place], color=colour, linewidth=5.0, alpha=0.5)
+        axis.plot([value], [place], color=colour, marker="o", markersize=6)
+    if learned and alone:
+        axis.axhline(len(learned) - 0.5, color=_BLACK, linewidth=0.6)
+    axis.set_yticks(range(len(bars)), [bar[0] for bar in bars])
+    axis.invert_yaxis()
+    axis.set_xlabel("mean reward, with its 95% sampling interval (thin) and its spread over orders (thick)")
+    _save(figure, path)
+
+
 def cost(rows: Sequence[Row], path: Path) -> None:
     """Microseconds per round against dimension and against horizon, as far as they were varied."""
     chosen = looks([row["policy"] for row in rows])

@@ -105,7 +105,7 @@ def jsonable(value: float | None) -> float | str | None:
 
 
 _PACKAGE = Path(__file__).parents[1]
-_NOT_PLAYED = frozenset({"cli", "service", "audit"})
+_NOT_PLAYED = frozenset({"cli", "service", "audit", "evaluation"})
 _OF_A_RUN = frozenset({"spec.py", "runner.py", "results.py"})
 """What of this package a run's result depends on."""
 
