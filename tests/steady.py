@@ -37,6 +37,7 @@ class Tape:
     """Bytes that follow from a name; threads take turns."""
 
     def __init__(self, name: str) -> None:
+        self.name = name
         digest = hashlib.sha256(f"{os.environ.get(OTHERS, '')}{name}".encode()).digest()
         key = int.from_bytes(digest[:16], "little")
         self._generator, self._turn = np.random.Generator(np.random.Philox(key=key)), threading.Lock()
