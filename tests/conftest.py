@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
 
+from tacit.environments import arrivals
+from tacit.environments import registry as environments
+from tacit.glm import links
+from tacit.policies import registry
 from tests.steady import MARK, entropy_of
 
 hypothesis.settings.register_profile(
@@ -49,6 +53,25 @@ def pytest_fixture_setup(
         return (yield)
     with entropy_of(f"{fixturedef.baseid}::{fixturedef.argname}[{getattr(request, 'param_index', 0)}]"):
         return (yield)
+
+
+REGISTERED: tuple[dict[str, Any], ...] = (
+    registry._REGISTERED,
+    links._links,
+    arrivals._KINDS,
+    environments._KINDS,
+)
+"""What policies, links, rules of rewards and environments from outside of the package are entered in."""
+
+
+@pytest.fixture(autouse=True)
+def names_are_forgotten() -> Iterator[None]:
+    """Forget the names that a test registers, such as those of the examples in documents, when it is over."""
+    before = [dict(names) for names in REGISTERED]
+    yield
+    for names, earlier in zip(REGISTERED, before, strict=True):
+        names.clear()
+        names.update(earlier)
 
 
 @pytest.fixture(autouse=True)

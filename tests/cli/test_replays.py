@@ -52,7 +52,7 @@ def test_a_schema_is_proposed_from_what_is_public(log: Path) -> None:
     for flag, wrong, why in (
         ("--range", "age=1", "two numbers"),
         ("--range", "age", "COLUMN="),
-        ("--values", "age=a,b", "not all numbers"),
+        ("--values", "age=a,b", "are not all such"),
         ("--values", "weight=1,2", "no column 'weight'"),
     ):
         assert why in tacit("schema", str(log), "--arm", "drug", "--leave-out", "cured", flag, wrong, code=2).stderr
