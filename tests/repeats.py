@@ -33,9 +33,9 @@ class NoiseNotes:
         self._tapes: set[str] = set()
         read, tapes = steady.Tape.read, self._tapes
 
-        def noted_read(tape: steady.Tape, count: int) -> bytes:
-            tapes.add(tape.name)
-            return read(tape, count)
+        def noted_read(self: steady.Tape, count: int) -> bytes:
+            tapes.add(self.name)
+            return read(self, count)
 
         steady.Tape.read = noted_read  # type: ignore[method-assign]
 

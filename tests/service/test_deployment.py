@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import pytest
 
 from tacit.errors import InvalidInput, JournalExists, StoreDamaged, StoreFailed, UnknownJournal
+from tacit.policies.config import Config
 from tacit.policies.registry import POLICIES
 from tacit.service import deployment as deployment_module
 from tacit.service import journal as journal_module
@@ -41,6 +42,24 @@ def test_the_same_body_again_is_the_same_policy(tmp_path: Path) -> None:
         again.put("p", body("stream-glm") | {"reward_wait": 5.0})
     with pytest.raises(UnknownJournal, match="no policy named 'q'"):
         again.get("q")
+    store.close()
+
+
+def test_a_policy_of_an_earlier_version_is_the_one_that_its_body_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A field that came later has its default there, as it has in a body that does not name it."""
+    store = quick_store(tmp_path)
+    whole = Config.to_json
+    monkeypatch.setattr(Config, "to_json", lambda self: {k: v for k, v in whole(self).items() if k != "explore"})
+    Deployment(store).put("p", body("stream-glm"))
+    monkeypatch.undo()
+    assert b"explore" not in store.journals()[0].config
+    again = Deployment(store)
+    assert not again.put("p", body("stream-glm"))[1]
+    assert again.get("p").config["explore"] == 0.0
+    with pytest.raises(JournalExists, match="never changes"):
+        again.put("p", body("stream-glm") | {"explore": 0.5})
     store.close()
 
 

@@ -20,7 +20,7 @@ from tacit.service import events as events_module
 from tacit.service import host as host_module
 from tacit.service import journal as journal_module
 from tacit.service import published as published_module
-from tacit.service.events import EVENTS, INBOX, Status
+from tacit.service.events import EVENTS, INBOX, Event, Status
 from tacit.service.host import BEAT, IDLE, Answer, Refusal, Request, SetMode
 from tacit.service.packing import pack_snapshot
 from tacit.service.published import MODE_CHANGES, ModeChange
@@ -48,14 +48,25 @@ def served(folder: Path, policy: str = "joint-linucb", **changes: Any) -> Bench:
 def test_the_same_id_and_content_is_the_same_decision(bench: Bench) -> None:
     arm = bench.arm("a")
     for _ in range(3):
-        assert bench.decide("a") == Answer(arm, False)
+        assert bench.decide("a") == Answer(arm, False, 1.0)
     assert bench.decisions == 1
     assert bench.decide("a", number=5) is Refusal.OTHER_CONTENT
     assert bench.decisions == 1
     bench.crash()
-    assert bench.decide("a") == Answer(arm, False)
+    assert bench.decide("a") == Answer(arm, False, 1.0)
     assert bench.decide("a", number=5) is Refusal.OTHER_CONTENT
     assert bench.decisions == 1
+
+
+def test_rows_of_events_keep_propensities_and_those_of_0_2_0_have_none() -> None:
+    event = Event(Status.HELD, True, 2, 7, 30.5, b"c" * 16, 1.0, b"a" * 16, 0.25)
+    assert Event.unpack(event.pack()) == event
+    earlier = Event.unpack(event.pack()[:-8])
+    assert earlier.propensity is None
+    assert earlier._replace(propensity=0.25) == event
+    for wrong in (event.pack()[:-1], event.pack()[:-16], event.pack() + bytes(8)):
+        with pytest.raises(StoreDamaged, match="table of events"):
+            Event.unpack(wrong)
 
 
 def test_an_id_belongs_to_its_namespace(bench: Bench) -> None:
@@ -73,7 +84,7 @@ def test_one_id_several_times_in_one_group(bench: Bench) -> None:
         ask, again, bench.asks("a", 9), bench.reports("a", 1.0), bench.reports("a", 1.0)
     )
     assert isinstance(first, Answer)
-    assert (first.new, second, other) == (True, Answer(first.arm, False), Refusal.OTHER_CONTENT)
+    assert (first.new, second, other) == (True, first._replace(new=False), Refusal.OTHER_CONTENT)
     assert (rewarded, twice) == (Answer(first.arm, True), Answer(first.arm, False))
     assert bench.decisions == 1
     bench.wait(WAIT)
@@ -150,7 +161,7 @@ def test_a_reward_that_does_not_come(default: float | None, hold: bool, tmp_path
         assert bench.reward("a", 1.0) is Refusal.EXPIRED
         assert bench.reward("a", None) is Refusal.EXPIRED
         assert bench.reward("a", default if default is not None else 1.0) is Refusal.EXPIRED
-        assert bench.decide("a") == Answer(arm, False)
+        assert bench.decide("a") == Answer(arm, False, 1.0)
         bench.crash()
     bench.wait(10 * WAIT)
     assert bench.learned == expected
@@ -236,7 +247,7 @@ def test_ids_are_forgotten_and_then_new(tmp_path: Path) -> None:
     arm = bench.arm("a")
     bench.reward("a", 1.0)
     bench.wait(3 * WAIT - 0.001)
-    assert bench.decide("a") == Answer(arm, False)
+    assert bench.decide("a") == Answer(arm, False, 1.0)
     assert len(bench.events()) == 1
     bench.wait(0.001)
     assert bench.events() == []
@@ -375,7 +386,7 @@ def test_rewards_neither_settle_nor_move_the_clock(tmp_path: Path) -> None:
     assert (bench.learned, bench.note()) == ([], note)
     bench.crash()
     assert bench.reward("a", 1.0) == Answer(arm, True)  # a second of its waiting time is left
-    assert bench.decide("a") == Answer(arm, False)
+    assert bench.decide("a") == Answer(arm, False, 1.0)
     assert bench.learned == []
 
 
@@ -405,7 +416,7 @@ def test_an_id_is_known_by_the_clock_deleted_or_not(tmp_path: Path, monkeypatch:
     arm = bench.arm("a")
     bench.reward("a", 1.0)
     bench.clock.now += 2 * WAIT - 0.001
-    assert bench.decide("a") == Answer(arm, False)
+    assert bench.decide("a") == Answer(arm, False, 1.0)
     assert bench.reward("a", 1.0) == Answer(arm, False)
     bench.clock.now += 0.001
     assert bench.reward("a", 1.0) is Refusal.UNKNOWN_EVENT
@@ -512,7 +523,7 @@ def test_switched_off_refuses_decisions_and_takes_rewards(bench: Bench) -> None:
     arm = bench.arm("a")
     bench.mode("off")
     assert bench.decide("b") is Refusal.SWITCHED_OFF
-    assert bench.decide("a") == Answer(arm, False)
+    assert bench.decide("a") == Answer(arm, False, 1.0)
     assert bench.decisions == 1
     assert bench.host.published.decisions == 1
     bench.crash()

@@ -44,6 +44,8 @@ class Choice:
         Id of the decision, by which its reward is reported.
     answered : bool
         Whether the service decided; if not, ``arm`` is the default.
+    propensity : float or None
+        Probability with which the arm was to be chosen; None where it is unknown.
 
     Examples
     --------
@@ -56,6 +58,8 @@ class Choice:
     event_id: str
     answered: bool = True
     """False where the service made no decision that is known of, and ``arm`` is the default."""
+    propensity: float | None = None
+    """Probability with which the arm was to be chosen; None where it is unknown."""
 
 
 class _Question:
@@ -73,7 +77,7 @@ class _Question:
     def choice(self, outcome: Outcome) -> Choice | Failure:
         """The choice that follows from an answer or an error, or the error."""
         if isinstance(outcome, dict):
-            return Choice(int(outcome["arm"]), self.event_id)
+            return Choice(int(outcome["arm"]), self.event_id, propensity=outcome.get("propensity"))
         off = isinstance(outcome, ServiceRefused) and outcome.code in _OFF
         if self._default_arm is not None and (self._always or off or isinstance(outcome, ServiceUnavailable)):
             return Choice(self._default_arm, self.event_id, answered=False)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform
 
-from tacit._validate import integer_at_least, positive, positive_or_inf, probability
+from tacit._validate import integer_at_least, positive, positive_or_inf, probability, share
 from tacit.errors import InvalidInput
 from tacit.privacy.budget import Budget
 
@@ -301,6 +301,12 @@ class Config:
         "contributes when it comes.",
         default=None,
         check=at_least(1),
+    )
+    explore: float = option(
+        "Share of decisions whose arm is drawn at random, each alike, so that a log tells what another policy "
+        "would have earned; `Decision.propensity` says how likely an arm was. No privacy is spent on it.",
+        default=0.0,
+        check=share,
     )
     seed: int | None = option(
         "For simulations: all randomness follows from it. Without one it comes from the operating system, which is "

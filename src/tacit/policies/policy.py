@@ -21,6 +21,7 @@ from tacit.policies.clock import NO_END, QUEUE, Clock, Span, learn_queued, play,
 from tacit.policies.config import Config, described_fields
 from tacit.policies.decision import Decision, Pending
 from tacit.policies.explanation import ChoiceExplanation, Explanation, explanation
+from tacit.policies.exploring import COINS, exploring
 from tacit.policies.log import (
     DIRECT,
     Abandoned,
@@ -112,13 +113,13 @@ class Policy(ABC):
     config_type: ClassVar[type[Config]] = Config
     _coin_count: int = 0
     """Uniform random numbers that a choice consumes."""
-    _states_propensity: ClassVar[bool] = False
+    _states_propensity: bool = False
     """Whether a choice that consumes coins leaves the probability of its arm in place of the first one."""
     _shares_ticks: ClassVar[bool] = True
     """Whether ``select_batch`` is one tick of the clock for all of its users, or the clock counts users."""
     _noise_for_each: ClassVar[bool] = False
     """Whether a tick draws ``noise_size`` numbers for each of its users, whose devices add them; else once for all."""
-    _steps: ClassVar[Steps]
+    _steps: Steps
     """The steps on its state."""
     _remembers_score: ClassVar[bool] = False
     """Whether a memo has the score of the arm, by what is believed of theta, behind the arm's features."""
@@ -153,6 +154,8 @@ class Policy(ABC):
         self.config = self._chosen(config, fields)
         if self.config.link not in self.links and self.config.link in LINKS:
             raise InvalidInput(f"{self.name} supports the links {', '.join(self.links)}, not {self.config.link!r}")
+        if self.config.explore:
+            self._explore()
         self.setting: Setting = self._make_setting()
         self.arm_form = ArmForm(self.setting, self._structure, self.config.features)
         """What the policy takes as arms: checks and encodes them, and knows no state."""
@@ -168,6 +171,13 @@ class Policy(ABC):
         self._log: Callable[[LogEntry], None] | None = None
         self._replayed: ReplayingPublisher | None = None
         self._begin()
+
+    def _explore(self) -> None:
+        """Have the steps draw a share of the arms at random."""
+        if self._coin_count:
+            raise InvalidInput(f"{self.name} draws arms at random by itself: leave explore out")
+        self._steps, self._coin_count = exploring(self._steps, self.config.explore), COINS
+        self._states_propensity = True
 
     @classmethod
     def _chosen(cls, config: Config | None, fields: dict[str, Any]) -> Config:

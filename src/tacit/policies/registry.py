@@ -151,6 +151,7 @@ def make_policy(
     kappa_star: float | None = _OWN,
     reward_window: int = _OWN,
     reward_age: int | None = _OWN,
+    explore: float = _OWN,
     seed: int | None = _OWN,
     epsilon: float = _OWN,
     delta: float | None = _OWN,

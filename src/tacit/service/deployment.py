@@ -194,12 +194,13 @@ class Deployment:
         it is up.
         """
         journal = PolicyJournal(self.store, name)
-        policy, config, extra = described(journal.config)
+        policy, _, extra = described(journal.config)
         try:
             terms = Terms(**extra.get(TERMS, {}))
         except (TypeError, ValueError) as error:
             raise StoreDamaged(f"the terms of {name!r} cannot be read: {error}") from error
         host = Host(self.store, journal, terms, self._hashes, self.clock, self._wall, started, note)
+        config = journal.policy.config.to_json()  # with the defaults of fields that an earlier version did not have
         intake = Intake(journal.policy.arm_form, terms, self._hashes, self._most_arms, self.clock)
         self.policies = self.policies | {name: Served(name, policy, config, terms, host, intake)}
 

@@ -26,7 +26,9 @@ from tacit.service.terms import Mode
 
 EVENTS, INBOX = "events", "inbox"
 """Tables of a journal: decisions by their ids, and without ``hold`` rewards that have not contributed."""
-_PACKED: Final = struct.Struct("<BBIqd16sd16s")
+_PACKED: Final = struct.Struct("<BBIqd16sd16sd")
+_UNKNOWN: Final = struct.pack("<d", math.nan)
+"""An unknown propensity; 0.2.0 wrote none."""
 _LENGTH: Final = struct.Struct("<Q")
 _ARRIVED: Final = struct.Struct("<d")
 """Of a row of the inbox: when a reward came, in seconds that the service was up."""
@@ -70,17 +72,21 @@ class Event(NamedTuple):
     """NaN unless it is held."""
     answer: bytes = NOTHING
     """Hash of the reward, or of its being abandoned; ``NOTHING`` before."""
+    propensity: float | None = None
+    """Probability with which the arm was to be chosen; None where it is unknown, as in rows of 0.2.0."""
 
     def pack(self) -> bytes:
         """The value of the event's row."""
-        return _PACKED.pack(*self)
+        return _PACKED.pack(*self[:-1], math.nan if self.propensity is None else self.propensity)
 
     @classmethod
     def unpack(cls, data: bytes) -> Event:
         """The event that gave these bytes."""
         try:
-            status, counts, arm, decision, due, content, reward, answer = _PACKED.unpack(data)
-            return cls(Status(status), bool(counts), arm, decision, due, content, reward, answer)
+            data += _UNKNOWN if len(data) == _PACKED.size - len(_UNKNOWN) else b""
+            status, counts, arm, decision, due, content, reward, answer, chance = _PACKED.unpack(data)
+            propensity = None if math.isnan(chance) else chance
+            return cls(Status(status), bool(counts), arm, decision, due, content, reward, answer, propensity)
         except (struct.error, ValueError) as error:
             raise StoreDamaged(f"a row of the table of events cannot be read: {error}") from error
 

@@ -105,6 +105,8 @@ class Answer(NamedTuple):
     arm: int
     new: bool
     """Whether it changed anything; False when the same was asked for before."""
+    propensity: float | None = None
+    """Of a decision: the probability with which the arm was to be chosen; None where it is unknown."""
 
 
 class StoppableClock:
@@ -311,7 +313,8 @@ class Host:
         known = self._events.known(request.event, now)
         if known is not None:
             event = known[1]
-            return Answer(event.arm, False) if event.content == request.content else Refusal.OTHER_CONTENT
+            same = event.content == request.content
+            return Answer(event.arm, False, event.propensity) if same else Refusal.OTHER_CONTENT
         if self._progress.mode in REFUSING:
             return REFUSING[self._progress.mode]
         if self.unsettled >= self.journal.policy.config.reward_window:
@@ -325,8 +328,10 @@ class Host:
         if not counts:
             self.journal.policy.abandon(decision)
         due = now + self.terms.reward_wait
-        self._events.add(request.event, Event(Status.WAITING, counts, decision.arm, decision.id, due, request.content))
-        return Answer(decision.arm, True)
+        arm, identity, propensity = decision[:3]
+        event = Event(Status.WAITING, counts, arm, identity, due, request.content, propensity=propensity)
+        self._events.add(request.event, event)
+        return Answer(arm, True, propensity)
 
     # Rewards
 

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tacit.client import Client
 from tacit.privacy.gaussian import delta_from
 from tacit.service.http.state import LATENCIES, Latency
 from tests.service.http.running import STREAM, TWO, Running, problem
@@ -238,6 +239,24 @@ def test_bodies_are_json(running: Running, admin: httpx.Client) -> None:
     assert admin.post(f"{path}/decisions", content=body).status_code == 201
     headers = {"Content-Type": "application/json; charset=utf-8"}
     assert admin.post(f"{path}/decisions", content=body, headers=headers).status_code == 201
+
+
+def test_a_decision_says_how_likely_its_arm_was(running: Running, admin: httpx.Client) -> None:
+    """A quarter of the decisions are of the other arm; that 80 have none has the chance 0.75^80 = 1e-10."""
+    path = running.policy(explore=0.5)
+    decided = [decide(admin, path, event_id=f"e{number}").json() for number in range(80)]
+    assert {found["propensity"] for found in decided} == {0.25, 0.75}
+    for number, found in enumerate(decided):
+        again = decide(admin, path, event_id=f"e{number}")
+        assert (again.status_code, again.json()) == (200, found)
+    requests = [{"contexts": TWO, "event_id": "e0"}, {"contexts": TWO[:1]}]
+    known, single = admin.post(f"{path}/decisions:batch", json={"requests": requests}).json()["decisions"]
+    assert (known["arm"], known["propensity"]) == (decided[0]["arm"], decided[0]["propensity"])
+    assert single["propensity"] == 1.0
+    assert "propensity" not in reward(admin, path, "e0", reward=1.0).json()
+    with Client(running.address, running.key) as client:
+        choice = client.decide(path.rpartition("/")[2], TWO, event_id="e1")
+        assert (choice.arm, choice.propensity) == (decided[1]["arm"], decided[1]["propensity"])
 
 
 def test_in_a_batch_a_bad_request_gets_its_own_error(running: Running, admin: httpx.Client) -> None:

@@ -26,8 +26,8 @@ from tacit._validate import positive
 from tacit.glm.links import Link
 from tacit.linalg.packing import rounded_to_grid
 from tacit.policies.admission import remember_rows
-from tacit.policies.baselines.uniform import uniform_arms
 from tacit.policies.config import PrivateConfig, at_least, configuration, option
+from tacit.policies.exploring import uniform_arms
 from tacit.policies.log import DIRECT, Publisher
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.steps import Steps

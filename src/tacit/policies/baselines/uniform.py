@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
-import numpy as np
-
 from tacit.policies.admission import remember_rows
 from tacit.policies.clock import NO_END, Span
+from tacit.policies.exploring import uniform_arms
 from tacit.policies.policy import Policy
 from tacit.policies.steps import Steps, idle
 from tacit.typing import Count, FloatArray, IntArray, count
@@ -17,11 +16,6 @@ class UniformState(NamedTuple):
     """State of `random`: the number of rewards; nothing is learned from them."""
 
     rewards: Count
-
-
-def uniform_arms(arms: int, coins: FloatArray) -> IntArray:
-    """Draw an arm for each of N users, uniform over all, by a coin of theirs that is uniform in [0, 1)."""
-    return np.minimum((coins * arms).astype(np.int64), arms - 1)
 
 
 def choose(state: UniformState, contexts: FloatArray, coins: FloatArray, memos: FloatArray) -> IntArray:

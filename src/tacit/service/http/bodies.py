@@ -83,19 +83,26 @@ class ModeBody(msgspec.Struct, forbid_unknown_fields=True):
     mode: Settable
 
 
-class DecisionAnswer(msgspec.Struct):
-    """An answer to a decision or to its reward."""
+class RewardAnswer(msgspec.Struct):
+    """An answer to a reward: the arm that it is for."""
 
     event_id: str
     arm: int
 
 
+class DecisionAnswer(RewardAnswer):
+    """An arm, and the probability with which it was to be chosen; null where that is unknown."""
+
+    propensity: float | None
+
+
 class BatchEntry(msgspec.Struct, kw_only=True, rename={"kind": "type"}):
-    """A decision of a batch (`event_id`, `arm`), or why there is none (`type`, `title`, `detail`)."""
+    """A decision of a batch (`event_id`, `arm`, `propensity`), or why there is none (`type`, `title`, `detail`)."""
 
     status: int
     event_id: str | msgspec.UnsetType = msgspec.UNSET
     arm: int | msgspec.UnsetType = msgspec.UNSET
+    propensity: float | msgspec.UnsetType | None = msgspec.UNSET
     kind: str | msgspec.UnsetType = msgspec.UNSET
     title: str | msgspec.UnsetType = msgspec.UNSET
     detail: str | msgspec.UnsetType = msgspec.UNSET

@@ -15,7 +15,7 @@ from tacit.errors import InvalidInput
 from tacit.service.deployment import Served
 from tacit.service.host import Answer, Decide, Refusal, Reward
 from tacit.service.http import bodies
-from tacit.service.http.bodies import DecisionAnswer, DecisionBody, decoded, encode
+from tacit.service.http.bodies import DecisionAnswer, DecisionBody, RewardAnswer, decoded, encode
 from tacit.service.http.connections import ASGIScope, Receive, json_body
 from tacit.service.http.keys import Key
 from tacit.service.http.problems import Problem, problem_of, refused
@@ -59,7 +59,8 @@ async def decide(service: Service, key: Key, parts: Parts, scope: ASGIScope, rec
     stamp = service.deployment.clock()  # before it waits for anything, or is read, which takes a time that tells of it
     served = await service.found(parts[0])
     identity, request = _admitted(served, key, decoded(bodies.DECISION, body), stamp)
-    return await _carried_out(service.writer, served, identity, request)
+    answer = await _carried_out(service.writer, served, request)
+    return _status(answer), encode(DecisionAnswer(identity, answer.arm, answer.propensity))
 
 
 async def reward(service: Service, key: Key, parts: Parts, scope: ASGIScope, receive: Receive) -> tuple[int, bytes]:
@@ -70,14 +71,15 @@ async def reward(service: Service, key: Key, parts: Parts, scope: ASGIScope, rec
     request = served.intake.reward(
         key.namespace, identity, reward=told.reward, abandoned=told.abandoned, arm=told.arm, stamp=stamp
     )
-    return await _carried_out(service.rewarder, served, identity, request)
+    answer = await _carried_out(service.rewarder, served, request)
+    return _status(answer), encode(RewardAnswer(identity, answer.arm))
 
 
-async def _carried_out(writer: Writer, served: Served, identity: str, request: Decide | Reward) -> tuple[int, bytes]:
+async def _carried_out(writer: Writer, served: Served, request: Decide | Reward) -> Answer:
     (answer,) = await writer.carry_out(served.host, (request,))
     if isinstance(answer, Refusal):
         raise refused(answer, served.terms.default_reward)
-    return _status(answer), encode(DecisionAnswer(identity, answer.arm))
+    return answer
 
 
 def _admitted(served: Served, key: Key, asked: DecisionBody, stamp: float) -> tuple[str, Decide]:
@@ -125,6 +127,7 @@ def _entry(found: tuple[str, Decide] | Problem, answers: Iterator[Answer | Refus
     if not isinstance(found, Problem):
         answer = next(answers)
         if isinstance(answer, Answer):
-            return bodies.BatchEntry(status=_status(answer), event_id=found[0], arm=answer.arm)
+            arm, new, propensity = answer
+            return bodies.BatchEntry(status=201 if new else 200, event_id=found[0], arm=arm, propensity=propensity)
         found = refused(answer)
     return bodies.BatchEntry(**msgspec.structs.asdict(found.document()))

@@ -70,7 +70,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     ),
     Operation("POST", hot.BATCHES, "decide", hot.decide_batch, bodies.BatchAnswer, bodies.BatchBody),
     Operation(
-        "PUT", hot.REWARDS, "reward", hot.reward, bodies.DecisionAnswer, bodies.RewardBody, _NEW_OR_KNOWN, _CLASHES
+        "PUT", hot.REWARDS, "reward", hot.reward, bodies.RewardAnswer, bodies.RewardBody, _NEW_OR_KNOWN, _CLASHES
     ),
     Operation("GET", _POLICY + "/privacy", "read", reads.privacy),
     Operation("GET", _POLICY + "/history", "read", reads.history, bodies.History),
