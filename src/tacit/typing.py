@@ -25,7 +25,15 @@ class Scalar(Protocol):
     ``x.item()`` reads it as a number of Python, which is faster.
     """
 
-    def item(self) -> float: ...
+    def item(self) -> float:
+        """Read the number.
+
+        Returns
+        -------
+        float
+            Its value now.
+        """
+
     def __getitem__(self, index: tuple[()], /) -> float: ...
     def __setitem__(self, index: tuple[()], value: float, /) -> None: ...
 
@@ -33,7 +41,15 @@ class Scalar(Protocol):
 class Count(Protocol):
     """A whole number of a state that changes: an integer array without axes, read and written as a `Scalar` is."""
 
-    def item(self) -> int: ...
+    def item(self) -> int:
+        """Read the whole number.
+
+        Returns
+        -------
+        int
+            Its value now.
+        """
+
     def __getitem__(self, index: tuple[()], /) -> int: ...
     def __setitem__(self, index: tuple[()], value: int, /) -> None: ...
 

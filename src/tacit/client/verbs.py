@@ -283,8 +283,8 @@ class Verbs:
             What to call it.
         policy : str
             Which one it is, as ``"stream-glm"``.
-        **arguments
-            Those of `tacit.make_policy`, and terms of the service, as ``reward_wait`` or ``mode``.
+        **arguments : Any
+            What `tacit.make_policy` takes, and terms of the service, as ``reward_wait`` or ``mode``.
 
         Returns
         -------

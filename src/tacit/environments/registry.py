@@ -131,21 +131,55 @@ class EnvironmentSetting:
         return self.link.simulated_reward_bound(self.theta_norm) if self.reward_bound is None else self.reward_bound
 
     def draw_theta(self, rng: np.random.Generator) -> FloatArray:
-        """theta*, uniform on the sphere of radius ``theta_norm``."""
+        """Draw theta*, uniform on the sphere of radius ``theta_norm``.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Source of the direction.
+
+        Returns
+        -------
+        ndarray
+            theta*, shape (dim,).
+        """
         direction = rng.standard_normal(self.dim)
         return self.theta_norm * direction / float(np.linalg.norm(direction))
 
     def block_sizes(self, arms: int | None = None) -> Iterator[int]:
-        """Rounds of each block: as many as fit the cache, and ``horizon`` in all."""
+        """Divide ``horizon`` rounds into blocks, each of as many as fit the cache.
+
+        Parameters
+        ----------
+        arms : int, optional
+            Arms in each round; those of the setting by default.
+
+        Yields
+        ------
+        int
+            The next block's rounds.
+        """
         size = max(16, _BLOCK_NUMBERS // ((arms or self.arms) * self.dim))
         for start in range(0, self.horizon, size):
             yield min(size, self.horizon - start)
 
     def rounds(self, contexts: FloatArray, theta: FloatArray) -> Rounds:
-        """Rounds whose mean rewards are those of the link at the scores <x, theta>.
+        """Make rounds whose mean rewards are those of the link at the scores <x, theta>.
 
         Where the link's mean would be negative, as the identity's, arms of negative score change their sign, in place:
         rewards lie in [0, R].
+
+        Parameters
+        ----------
+        contexts : ndarray, shape (n, K, d)
+            Features of the arms of n rounds.
+        theta : ndarray, shape (d,)
+            The parameter.
+
+        Returns
+        -------
+        Rounds
+            The contexts with the mean reward of every arm.
         """
         means = scores(contexts, theta)
         if self.link.has_negative_means:

@@ -100,13 +100,45 @@ class NoisyNewton:
         integer_at_least("averaged", self.averaged, 1)
 
     def release(self, noise: NoiseSource, name: str = "optimizer") -> Release:
-        """Noise and event of one call."""
+        """Work out what one call draws and spends with this source of noise.
+
+        Parameters
+        ----------
+        noise : NoiseSource
+            Source of the noise.
+        name : str, default "optimizer"
+            Name of the call in the ledger.
+
+        Returns
+        -------
+        Release
+            Standard deviation of the noise, grid and ledger event.
+        """
         return plan_gradients(self.problem, self.mu, self.steps, noise, name)
 
     def run(
         self, rows: Selection, public: PublicView, release: Release, draws: FloatArray, publish: Publish = add_noise
     ) -> FloatArray:
-        """The estimate from noise already drawn: the mean of the last ``averaged`` iterates."""
+        """Compute the estimate from noise already drawn.
+
+        Parameters
+        ----------
+        rows : Selection
+            The rows, secret, and which of them count.
+        public : PublicView
+            What is public: first iterate, preconditioner, center of the ridge, ellipsoid.
+        release : Release
+            What `release` gave.
+        draws : ndarray, shape (steps, dim)
+            Noise of every step, its scale included.
+        publish : callable, optional
+            Makes the released sum from a sum, its noise and the noise's standard deviation; adds them by default.
+
+        Returns
+        -------
+        ndarray
+            The estimate, shape (dim,): the mean of the last ``averaged`` iterates.
+        """
         if public.precision is None:
             raise InvalidInput("precision must be given: the released matrix that preconditions the steps")
         problem, kept = self.problem, min(self.averaged, self.steps)
@@ -219,13 +251,45 @@ class NoisyGradientDescent:
         return diameter / (lipschitz * math.sqrt(self.steps))
 
     def release(self, noise: NoiseSource, name: str = "optimizer") -> Release:
-        """Noise and event of one call."""
+        """Work out what one call draws and spends with this source of noise.
+
+        Parameters
+        ----------
+        noise : NoiseSource
+            Source of the noise.
+        name : str, default "optimizer"
+            Name of the call in the ledger.
+
+        Returns
+        -------
+        Release
+            Standard deviation of the noise, grid and ledger event.
+        """
         return plan_gradients(self.problem, self.mu, self.steps, noise, name)
 
     def run(
         self, rows: Selection, public: PublicView, release: Release, draws: FloatArray, publish: Publish = add_noise
     ) -> FloatArray:
-        """The estimate from noise already drawn: the average of theta_0 to theta_{T-1}, as in the lemma."""
+        """Compute the estimate from noise already drawn.
+
+        Parameters
+        ----------
+        rows : Selection
+            The rows, secret, and which of them count.
+        public : PublicView
+            What is public: first iterate, preconditioner, center of the ridge, ellipsoid.
+        release : Release
+            What `release` gave.
+        draws : ndarray, shape (steps, dim)
+            Noise of every step, its scale included.
+        publish : callable, optional
+            Makes the released sum from a sum, its noise and the noise's standard deviation; adds them by default.
+
+        Returns
+        -------
+        ndarray
+            The estimate, shape (dim,): the average of theta_0 to theta_{T-1}, as in the lemma.
+        """
         problem, metric = self.problem, np.eye(self.problem.dim)
         # Divided by a public count, not by the number of rows, which is private.
         rate = self.step_size / self.public_count

@@ -153,7 +153,22 @@ class PublicView:
         return np.zeros_like(self.start) if self.center is None else self.center
 
     def nearest(self, point: FloatArray, theta_bound: float, metric: FloatArray) -> FloatArray:
-        """The point of ball and ellipsoid that is nearest to ``point`` in the norm of ``metric``."""
+        """Find the point of ball and ellipsoid that is nearest to ``point`` in the norm of ``metric``.
+
+        Parameters
+        ----------
+        point : ndarray, shape (d,)
+            Any point.
+        theta_bound : float
+            Radius of the ball.
+        metric : ndarray, shape (d, d)
+            Positive definite matrix of the norm.
+
+        Returns
+        -------
+        ndarray
+            The nearest point.
+        """
         ellipsoid = unbounded(point.shape[0]) if self.ellipsoid is None else self.ellipsoid
         return Region(theta_bound, ellipsoid).nearest(point, metric)
 
@@ -193,12 +208,44 @@ class PrivateOptimizer(Protocol):
         """Noisy gradients of one call."""
 
     def release(self, noise: NoiseSource, name: str) -> Release:
-        """What a call draws and spends with this source."""
+        """Work out what one call draws and spends with this source of noise.
+
+        Parameters
+        ----------
+        noise : NoiseSource
+            Source of the noise.
+        name : str
+            Name of the call in the ledger.
+
+        Returns
+        -------
+        Release
+            Standard deviation of the noise, grid and ledger event.
+        """
 
     def run(
         self, rows: Selection, public: PublicView, release: Release, draws: FloatArray, publish: Publish = add_noise
     ) -> FloatArray:
-        """The estimate, a pure function of rows, public view and ``draws`` (steps x dim, scale included)."""
+        """Compute the estimate, a pure function of rows, public view and noise already drawn.
+
+        Parameters
+        ----------
+        rows : Selection
+            The rows, secret, and which of them count.
+        public : PublicView
+            What is public: first iterate, preconditioner, center of the ridge, ellipsoid.
+        release : Release
+            What `release` gave.
+        draws : ndarray, shape (steps, dim)
+            Noise of every step, its scale included.
+        publish : callable, optional
+            Makes the released sum from a sum, its noise and the noise's standard deviation; adds them by default.
+
+        Returns
+        -------
+        ndarray
+            The estimate, shape (dim,).
+        """
 
 
 def gradient_grid(residual_bound: float, noise_grid: float | None) -> float:

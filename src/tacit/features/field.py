@@ -54,23 +54,56 @@ class Field:
         return self.span[0] < self.span[1]
 
     def labels(self) -> list[str]:
-        """A readable name for each coordinate."""
+        """Make a readable name for each coordinate.
+
+        Returns
+        -------
+        list of str
+            One name for each coordinate.
+        """
         return [self.name]
 
     def fill(self, column: Column, slots: FloatArray, first: int, role: str) -> None:
-        """Write what records say into their slots, which hold the value 1 at the position 0.
+        """Write what records say into their slots.
 
-        Slots are those of `tacit.features.encoding`, of which the field's begin with number ``first``.  ``role`` names
-        the records in errors: that of the third arm begins with ``arm 2``.
+        Parameters
+        ----------
+        column : sequence or ndarray
+            The field's value in each record.
+        slots : ndarray
+            Slots of `tacit.features.encoding`, which hold the value 1 at the position 0; written in place.
+        first : int
+            Number of the field's first slot.
+        role : str
+            Names the records in errors: one of the third arm begins with ``arm 2``.
         """
         raise NotImplementedError
 
     def worst(self) -> object:
-        """A value for which the field's vector has its largest norm."""
+        """Choose a value for which the field's vector has its largest norm.
+
+        Returns
+        -------
+        object
+            The value.
+        """
         raise NotImplementedError
 
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        """Simulated values, uniform over what the field may say."""
+        """Draw simulated values, uniform over what the field may say.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Source of the values.
+        shape : tuple of int
+            Shape of the result.
+
+        Returns
+        -------
+        ndarray
+            The values.
+        """
         raise NotImplementedError
 
     def check(self) -> None:
@@ -88,7 +121,24 @@ class Field:
         object.__setattr__(self, "weight", weight)
 
     def refusal(self, role: str, index: int, value: object, remedy: str) -> InvalidInput:
-        """The error for a value that the field does not take, with a remedy."""
+        """Make the error for a value that the field does not take, with a remedy.
+
+        Parameters
+        ----------
+        role : str
+            What the record stands for, such as ``user``; may be empty.
+        index : int
+            Number of the record.
+        value : object
+            What was given.
+        remedy : str
+            What to give in its place.
+
+        Returns
+        -------
+        InvalidInput
+            The error, to be raised.
+        """
         where = f"{role} {index}: " if role else ""
         return InvalidInput(f"{where}field {self.name!r} of kind {self.kind} cannot be {shown(value)}: {remedy}")
 

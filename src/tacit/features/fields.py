@@ -85,7 +85,7 @@ class Number(Field):
         return self.low, self.high
 
     def fill(self, column: Column, slots: FloatArray, first: int, role: str) -> None:
-        """Write the numbers as they are; `Side` brings them to [-1, 1]."""
+        # numbers as they are; `Side` brings them to [-1, 1]
         if isinstance(column, np.ndarray) and column.dtype.kind in "iuf":
             with np.errstate(over="ignore"):  # a wider float beyond all of ours is an infinity, and cut
                 slots[0, :, first] = column
@@ -111,11 +111,9 @@ class Number(Field):
             return math.inf if value == abs(value) else -math.inf
 
     def worst(self) -> float:
-        """The upper end."""
         return self.high
 
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        """Uniform over the range."""
         return rng.uniform(self.low, self.high, shape)
 
 
@@ -175,7 +173,6 @@ class Category(Field):
         return len(self.values) + self.other
 
     def labels(self) -> list[str]:
-        """``device=ios``, and ``device=(other)``."""
         return [f"{self.name}={value}" for value in self.values] + [f"{self.name}=(other)"] * self.other
 
     @cached_property
@@ -187,7 +184,7 @@ class Category(Field):
         return len(self.values) if self.other else -1
 
     def fill(self, column: Column, slots: FloatArray, first: int, role: str) -> None:
-        """Write the numbers of the values; one that has none has the value 0."""
+        # numbers of the values; one that has none has the value 0
         given, get, unknown = whole(column), self._codes.get, self._unknown
         if set(map(type, given)) == {type(self.values[0])}:
             codes = [get(value, unknown) for value in given]
@@ -207,11 +204,10 @@ class Category(Field):
         return self._codes.get(plain, self._unknown)
 
     def worst(self) -> object:
-        """The first value."""
         return self.values[0]
 
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        """Uniform over the listed values."""
+        # only those that are listed
         values = np.array(self.values, dtype=object)
         return np.asarray(values[rng.integers(len(self.values), size=shape)])
 
@@ -253,7 +249,6 @@ class Flag(Field):
         self.check()
 
     def fill(self, column: Column, slots: FloatArray, first: int, role: str) -> None:
-        """Write 1 for what is true and 0 for what is not."""
         given = listed(column)
         slots[0, :, first] = given if {bool}.issuperset(map(type, given)) else read_each(given, self._read, role)
 
@@ -265,11 +260,9 @@ class Flag(Field):
         raise self.refusal(role, index, value, "give True or False, 1 or 0, or None")
 
     def worst(self) -> bool:
-        """True."""
         return True
 
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        """True in half of all cases."""
         return rng.integers(2, size=shape).astype(bool)
 
 
@@ -350,11 +343,10 @@ class Hashed(Field):
         return {name: value for name, value in self.__dict__.items() if name != "_hash"}  # which cannot be pickled
 
     def labels(self) -> list[str]:
-        """``user_id#0`` and so on."""
         return [f"{self.name}#{place}" for place in range(self.width)]
 
     def fill(self, column: Column, slots: FloatArray, first: int, role: str) -> None:
-        """Write the places of each record's tokens, in increasing order, and their values."""
+        # places of each record's tokens, in increasing order, and their values
         slots[0, :, first : first + self.slots] = 0.0
         given = whole(column)
         if given and {str, int}.issuperset(map(type, given)):  # one token each
@@ -400,11 +392,11 @@ class Hashed(Field):
         return 1.0 - 2.0 * (number & 1), (number >> 1) % self.width
 
     def worst(self) -> str:
-        """Any token."""
+        # any token
         return "token"
 
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        """Random integers: one for each record, or a list of ``tokens`` of them."""
+        # one integer for each record, or a list of ``tokens`` of them
         if self.tokens == 1:
             return rng.integers(2**62, size=shape)
         out = np.empty(shape, dtype=object)

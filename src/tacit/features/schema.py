@@ -146,51 +146,154 @@ class Schema:
         return self.dense(rows)
 
     def rows(self, user: Record, arms: Arms) -> FloatArray:
-        """The compact rows of one user, shape (K, 2 width): values, then positions, padded with 0 and -1."""
+        """Make the compact rows of one user, which list only the coordinates that may be nonzero.
+
+        Parameters
+        ----------
+        user : mapping
+            One user.
+        arms : list of mappings, dict of arrays, frame or Catalogue
+            The K arms.
+
+        Returns
+        -------
+        ndarray
+            Compact rows, shape (K, 2 width): values, then positions, padded with 0 and -1.
+        """
         return self._encoder.rows(user, arms)
 
     def rows_of(self, users: Sequence[Record] | Any, arms: Arms) -> tuple[FloatArray, Refusals]:
-        """The compact rows of all valid users in order, shape (N, K, 2 width), and for each other user why not.
+        """Make the compact rows of many users; one who is not valid does not stop the others.
 
-        ``arms`` are K arms for all users, or a list with as many arms for each user, or columns of shape (N, K).
+        Parameters
+        ----------
+        users : list of mappings, dict of arrays, or frame
+            The users.
+        arms : list of mappings, dict of arrays, frame or Catalogue
+            K arms for all users, a list with as many arms for each user, or columns of shape (N, K).
+
+        Returns
+        -------
+        tuple
+            The compact rows of all valid users in order, shape (N, K, 2 width), and for each other user, by number, the
+            error that says why not.
         """
         return self._encoder.rows_of(users, arms)
 
     def dense(self, rows: npt.ArrayLike) -> FloatArray:
-        """Compact rows as ordinary ones, of d numbers each."""
+        """Turn compact rows into ordinary ones.
+
+        Parameters
+        ----------
+        rows : array_like
+            Compact rows, of 2 width numbers each.
+
+        Returns
+        -------
+        ndarray
+            Rows of d numbers each.
+        """
         return self._encoder.dense(rows)
 
     def catalogue(self, arms: Arms) -> Catalogue:
-        """Arms that are prepared once, to be given wherever arms are asked for."""
+        """Prepare arms once that are used many times.
+
+        Parameters
+        ----------
+        arms : list of mappings, dict of arrays, frame or Catalogue
+            The K arms.
+
+        Returns
+        -------
+        Catalogue
+            The arms, to be given wherever arms are asked for.
+        """
         return self._encoder.catalogue(arms)
 
     def worst(self) -> tuple[dict[str, object], dict[str, object]]:
-        """A user and an arm whose row has the largest norm of all."""
+        """Choose a user and an arm whose row has the largest norm of all.
+
+        Returns
+        -------
+        tuple of dict
+            A user and an arm.
+        """
         user, arm = ({field.name: field.worst() for field in fields} for fields in (self.user, self.arm))
         return user, arm
 
     def sample_users(self, rng: np.random.Generator, count: int) -> Any:
-        """Simulated users, uniform over what their fields may say: columns (without fields, empty records)."""
+        """Simulate users, uniform over what their fields may say.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Source of the values.
+        count : int
+            Number of users.
+
+        Returns
+        -------
+        dict of ndarray, or list of dict
+            Columns; without fields, empty records.
+        """
         return _sampled(self.user, rng, (integer_at_least("count", count, 0),))
 
     def sample_arms(self, rng: np.random.Generator, *shape: int) -> Any:
-        """Simulated arms: K of them for all users, or N and K for columns with an axis of users and one of arms."""
+        """Simulate arms, uniform over what their fields may say.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Source of the values.
+        *shape : int
+            K, for arms that all users share; N and K, for arms of each user.
+
+        Returns
+        -------
+        dict of ndarray, or list
+            Columns of that shape; without fields, empty records.
+        """
         return _sampled(self.arm, rng, tuple(integer_at_least("count", count, 0) for count in shape))
 
     def describe(self, most: int = 40) -> str:
-        """The coordinates with their scales, the norm bound and its proof, and what the structure saves, as text.
+        """Describe the coordinates with their scales, the norm bound with its proof, and what the structure saves.
 
-        Of more than ``most`` coordinates only the first and the last are listed.
+        Parameters
+        ----------
+        most : int, default 40
+            Of more coordinates than this only the first and the last are listed.
+
+        Returns
+        -------
+        str
+            The text, of several lines.
         """
         return described(self._layout, integer_at_least("most", most, 2))
 
     def to_json(self) -> dict[str, Any]:
-        """The schema as a dictionary for JSON, keys of hashes included; `from_json` reads it."""
+        """Write the schema as data for JSON.
+
+        Returns
+        -------
+        dict
+            Data that `from_json` reads; it holds the keys of hashes.
+        """
         return stored_schema(self.user, self.arm, self.crosses, self.per_arm, self.intercept)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any] | str | bytes) -> Schema:
-        """The schema that `to_json` was called on, from its result or from that as text."""
+        """Read a schema.
+
+        Parameters
+        ----------
+        stored : mapping, str or bytes
+            What `to_json` gave, or the text of it.
+
+        Returns
+        -------
+        Schema
+            A schema equal to the one that was written.
+        """
         return cls(**parts_in(stored))
 
 

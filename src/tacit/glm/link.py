@@ -55,26 +55,92 @@ class Link(ABC):
 
     @abstractmethod
     def mean(self, scores: npt.ArrayLike) -> FloatArray:
-        """mu, elementwise: increasing."""
+        """Compute mu at each score: it increases.
+
+        Parameters
+        ----------
+        scores : array_like
+            Scores z.
+
+        Returns
+        -------
+        ndarray
+            The mean reward at each score, of the shape of ``scores``.
+        """
 
     @abstractmethod
     def derivative(self, scores: npt.ArrayLike) -> FloatArray:
-        """mu', elementwise: never negative."""
+        """Compute mu', the slope of the mean, at each score: it is never negative.
+
+        Parameters
+        ----------
+        scores : array_like
+            Scores z.
+
+        Returns
+        -------
+        ndarray
+            The slope at each score, of the shape of ``scores``.
+        """
 
     @abstractmethod
     def antiderivative(self, scores: npt.ArrayLike) -> FloatArray:
-        """An antiderivative of mu, elementwise."""
+        """Compute an antiderivative of mu at each score: losses are made of it.
+
+        Parameters
+        ----------
+        scores : array_like
+            Scores z.
+
+        Returns
+        -------
+        ndarray
+            Its values, of the shape of ``scores``.
+        """
 
     def mean_at(self, z: float) -> float:
-        """mu at one score; `math` is ten times as fast as NumPy there, where a link has it."""
+        """Compute mu at one score; `math` is ten times as fast as NumPy there, where a link has it.
+
+        Parameters
+        ----------
+        z : float
+            The score.
+
+        Returns
+        -------
+        float
+            The mean reward.
+        """
         return float(self.mean(z))
 
     def derivative_at(self, z: float) -> float:
-        """mu' at one score."""
+        """Compute mu' at one score.
+
+        Parameters
+        ----------
+        z : float
+            The score.
+
+        Returns
+        -------
+        float
+            The slope of the mean.
+        """
         return float(self.derivative(z))
 
     def antiderivative_at(self, z: float) -> float:
-        """The antiderivative of mu at one score."""
+        """Compute the antiderivative of mu at one score.
+
+        Parameters
+        ----------
+        z : float
+            The score.
+
+        Returns
+        -------
+        float
+            Its value.
+        """
         return float(self.antiderivative(z))
 
     @property
@@ -84,22 +150,69 @@ class Link(ABC):
 
     @abstractmethod
     def curvature_bound(self, theta_bound: float) -> float:
-        """Bound on abs(mu'') over [-S, S]: how fast a weight can change with the score."""
+        """Bound abs(mu'') over [-S, S]: how fast a weight can change with the score.
+
+        Parameters
+        ----------
+        theta_bound : float
+            S: scores lie in [-S, S].
+
+        Returns
+        -------
+        float
+            The bound; sensitivities rest on it.
+        """
 
     @abstractmethod
     def variance_bound(self, scores: npt.ArrayLike, reward_bound: float) -> FloatArray:
-        """Bound on the variance of a reward at each score."""
+        """Bound the variance of a reward at each score.
+
+        Parameters
+        ----------
+        scores : array_like
+            Scores z.
+        reward_bound : float
+            R: rewards lie in [0, R].
+
+        Returns
+        -------
+        ndarray
+            The bounds, of the shape of ``scores``.
+        """
 
     @abstractmethod
     def draw_rewards(self, means: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
-        """Rewards in [0, R] of simulated users by their means, as a function of numbers uniform in [0, 1).
+        """Make rewards of simulated users from their means, as a function of uniform numbers.
 
-        For a fixed uniform number it never falls as the mean rises.  Means and numbers are broadcast.
+        Parameters
+        ----------
+        means : array_like
+            Mean rewards.
+        reward_bound : float
+            R: rewards lie in [0, R].
+        uniforms : array_like
+            Numbers in [0, 1), uniform if drawn at random; broadcast with ``means``.
+
+        Returns
+        -------
+        ndarray
+            Rewards in [0, R].  For a fixed uniform number a reward never falls as its mean rises.
         """
 
     @abstractmethod
     def simulated_reward_bound(self, theta_norm: float) -> float:
-        """R for a simulated instance whose parameter has this norm: no mean is above it."""
+        """Choose R for a simulated instance whose parameter has this length.
+
+        Parameters
+        ----------
+        theta_norm : float
+            Length of the parameter, so that scores are at most that.
+
+        Returns
+        -------
+        float
+            R: no mean is above it.
+        """
 
     @property
     def max_score(self) -> float:
@@ -112,21 +225,67 @@ class Link(ABC):
         return float(self.mean(-MAX_SCORE)) < 0.0
 
     def mean_range(self, theta_bound: float) -> tuple[float, float]:
-        """Smallest and largest mean over [-S, S]; mu is increasing."""
+        """Compute the range of means: mu increases, so that both are at the ends.
+
+        Parameters
+        ----------
+        theta_bound : float
+            S: scores lie in [-S, S].
+
+        Returns
+        -------
+        tuple of float
+            Smallest and largest mean over [-S, S].
+        """
         bound = self._checked_bound(theta_bound)
         return float(self.mean(-bound)), float(self.mean(bound))
 
     def derivative_bounds(self, theta_bound: float) -> tuple[float, float]:
-        """Smallest and largest mu' over [-S, S], exact: mu' is monotone between critical scores."""
+        """Compute the range of mu', exactly: mu' is monotone between critical scores.
+
+        Parameters
+        ----------
+        theta_bound : float
+            S: scores lie in [-S, S].
+
+        Returns
+        -------
+        tuple of float
+            Smallest and largest mu' over [-S, S].
+        """
         values = self.derivative(self._critical_scores(theta_bound))
         return float(np.min(values)), float(np.max(values))
 
     def curvature_between(self, low: float, high: float) -> float:
-        """Bound on abs(mu'') over [low, high]: that of [-S, S] with S large enough, unless a link knows better."""
+        """Bound abs(mu'') over [low, high]: by its bound over [-S, S] with S large enough, unless a link knows better.
+
+        Parameters
+        ----------
+        low : float
+            Lower end of the scores.
+        high : float
+            Upper end of the scores.
+
+        Returns
+        -------
+        float
+            The bound.
+        """
         return self.curvature_bound(max(abs(low), abs(high)))
 
     def score_of(self, mean: float) -> float:
-        """The score whose mean this is, by halving; ``mean`` must lie between those of -700 and 700."""
+        """Find the score that has a mean, by halving.
+
+        Parameters
+        ----------
+        mean : float
+            A mean between those of the scores -700 and 700.
+
+        Returns
+        -------
+        float
+            The score.
+        """
         low, high = -MAX_SCORE, MAX_SCORE
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
@@ -137,18 +296,50 @@ class Link(ABC):
         return 0.5 * (low + high)
 
     def kappa(self, theta_bound: float) -> float:
-        """1 / min mu' over [-S, S]; infinite where mu' underflows."""
+        """Compute 1 / min mu' over [-S, S].
+
+        Parameters
+        ----------
+        theta_bound : float
+            S: scores lie in [-S, S].
+
+        Returns
+        -------
+        float
+            kappa; infinite where mu' underflows.
+        """
         smallest = self.derivative_bounds(theta_bound)[0]
         return 1.0 / smallest if smallest > 0.0 else math.inf
 
     def kappa_star(self, theta_bound: float) -> float:
-        """1 / max mu' over [-S, S]."""
+        """Compute 1 / max mu' over [-S, S].
+
+        Parameters
+        ----------
+        theta_bound : float
+            S: scores lie in [-S, S].
+
+        Returns
+        -------
+        float
+            kappa*.
+        """
         return 1.0 / self.derivative_bounds(theta_bound)[1]
 
     def residual_bound(self, theta_bound: float, reward_bound: float) -> float:
-        """Bound on abs(mu(z) - r) over scores in [-S, S] and rewards in [0, R].
+        """Bound abs(mu(z) - r) over scores in [-S, S] and rewards in [0, R].
 
-        R itself when the mean stays in [0, R]: the reward needs no second look at S then.
+        Parameters
+        ----------
+        theta_bound : float
+            S: scores lie in [-S, S].
+        reward_bound : float
+            R: rewards lie in [0, R].
+
+        Returns
+        -------
+        float
+            The bound: R itself when the mean stays in [0, R], as the reward needs no second look at S then.
         """
         if self.supports(theta_bound, reward_bound):
             return reward_bound
@@ -156,16 +347,41 @@ class Link(ABC):
         return max(reward_bound - low, high)
 
     def pseudo_response_bound(self, theta_bound: float, reward_bound: float) -> float:
-        """max abs(r - mu(z) + mu'(z) z) over scores in [-S, S] and rewards in [0, R], exact.
+        """Compute max abs(r - mu(z) + mu'(z) z) over scores in [-S, S] and rewards in [0, R], exactly.
 
         The derivative of mu'(z) z - mu(z) is mu''(z) z, whose sign changes at critical scores only.
+
+        Parameters
+        ----------
+        theta_bound : float
+            S: scores lie in [-S, S].
+        reward_bound : float
+            R: rewards lie in [0, R].
+
+        Returns
+        -------
+        float
+            The maximum.
         """
         scores = self._critical_scores(theta_bound)
         shifts = self.derivative(scores) * scores - self.mean(scores)
         return max(abs(reward + float(shift)) for shift in shifts for reward in (0.0, reward_bound))
 
     def supports(self, theta_bound: float, reward_bound: float) -> bool:
-        """Whether every mean over [-S, S] is the mean of some reward in [0, R]."""
+        """Tell whether every mean over [-S, S] is the mean of some reward in [0, R].
+
+        Parameters
+        ----------
+        theta_bound : float
+            S: scores lie in [-S, S].
+        reward_bound : float
+            R: rewards lie in [0, R].
+
+        Returns
+        -------
+        bool
+            Whether all means lie in [0, R].
+        """
         low, high = self.mean_range(theta_bound)
         return low >= 0.0 and high <= reward_bound
 
@@ -192,15 +408,15 @@ class ClickLink(Link):
     __slots__ = ()
 
     def draw_rewards(self, means: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
-        """R with the probability that gives the mean, else 0."""
+        # R with the probability that gives the mean, else 0
         return np.where(np.asarray(uniforms) * reward_bound < np.asarray(means), reward_bound, 0.0)
 
     def variance_bound(self, scores: npt.ArrayLike, reward_bound: float) -> FloatArray:
-        """mu (R - mu), the variance of rewards that are 0 or R."""
+        # mu (R - mu), the variance of rewards that are 0 or R
         return bounded_variance(self.mean(scores), reward_bound)
 
     def simulated_reward_bound(self, theta_norm: float) -> float:
-        """1: a reward is a click or none."""
+        # a reward is a click or none
         return 1.0
 
 

@@ -50,44 +50,42 @@ class Logistic(ClickLink):
     inflections = (0.0,)
 
     def mean(self, scores: npt.ArrayLike) -> FloatArray:
-        """1 / (1 + exp(-z))."""
         return np.asarray(expit(np.asarray(scores, dtype=np.float64)))
 
     def derivative(self, scores: npt.ArrayLike) -> FloatArray:
-        """mu (1 - mu), in a form that does not cancel in the tails."""
+        # mu (1 - mu), in a form that does not cancel in the tails
         tail = np.exp(-np.abs(np.asarray(scores, dtype=np.float64)))
         return np.asarray(tail / np.square(1.0 + tail))
 
     def antiderivative(self, scores: npt.ArrayLike) -> FloatArray:
-        """log(1 + exp(z))."""
+        # log(1 + exp(z))
         return np.asarray(np.logaddexp(0.0, np.asarray(scores, dtype=np.float64)))
 
     def mean_at(self, z: float) -> float:
-        """1 / (1 + exp(-z))."""
+        # 1 / (1 + exp(-z))
         tail = math.exp(-abs(z))
         return 1.0 / (1.0 + tail) if z >= 0.0 else tail / (1.0 + tail)
 
     def derivative_at(self, z: float) -> float:
-        """mu (1 - mu)."""
+        # mu (1 - mu)
         tail = math.exp(-abs(z))
         return tail / ((1.0 + tail) * (1.0 + tail))
 
     def antiderivative_at(self, z: float) -> float:
-        """log(1 + exp(z))."""
+        # log(1 + exp(z))
         return max(z, 0.0) + math.log1p(math.exp(-abs(z)))
 
     def curvature_bound(self, theta_bound: float) -> float:
-        """1 / (6 sqrt(3)), reached where mu = 1/2 +- 1 / sqrt(12); not below S = 1.32, where it still holds."""
+        # reached where mu = 1/2 +- 1 / sqrt(12); not below S = 1.32, where it still holds
         checked_bound(theta_bound)
         return 1.0 / (6.0 * math.sqrt(3.0))
 
     def curvature_between(self, low: float, high: float) -> float:
-        """mu' abs(1 - 2 mu): it rises to its two peaks at abs(z) = log(2 + sqrt(3)) and falls beyond."""
+        # mu' abs(1 - 2 mu): it rises to its two peaks at abs(z) = log(2 + sqrt(3)) and falls beyond
         ends = _peak_and_ends(low, high, math.log(2.0 + math.sqrt(3.0)))
         return float(np.max(self.derivative(ends) * np.abs(1.0 - 2.0 * self.mean(ends))))
 
     def score_of(self, mean: float) -> float:
-        """log(mu / (1 - mu))."""
         return math.log(mean) - math.log1p(-mean)
 
 
@@ -106,37 +104,36 @@ class Probit(ClickLink):
     inflections = (0.0,)
 
     def mean(self, scores: npt.ArrayLike) -> FloatArray:
-        """Phi(z)."""
         return np.asarray(ndtr(np.asarray(scores, dtype=np.float64)))
 
     def derivative(self, scores: npt.ArrayLike) -> FloatArray:
-        """phi(z), the normal density."""
+        # phi(z), the normal density
         return np.asarray(_INV_SQRT_2PI * np.exp(-0.5 * np.square(np.asarray(scores, dtype=np.float64))))
 
     def antiderivative(self, scores: npt.ArrayLike) -> FloatArray:
-        """z Phi(z) + phi(z); the terms cancel down to rounding far in the left tail, which may not turn it negative."""
+        # z Phi(z) + phi(z); the terms cancel down to rounding far in the left tail, which may not turn it negative
         z = np.asarray(scores, dtype=np.float64)
         return np.asarray(np.maximum(0.0, z * self.mean(z) + self.derivative(z)))
 
     def mean_at(self, z: float) -> float:
-        """Phi(z)."""
+        # Phi(z)
         return 0.5 * math.erfc(-z * _SQRT_HALF)
 
     def derivative_at(self, z: float) -> float:
-        """phi(z)."""
+        # phi(z)
         return _INV_SQRT_2PI * math.exp(-0.5 * z * z)
 
     def antiderivative_at(self, z: float) -> float:
-        """z Phi(z) + phi(z), not negative."""
+        # z Phi(z) + phi(z), not negative
         return max(0.0, z * self.mean_at(z) + self.derivative_at(z))
 
     def curvature_bound(self, theta_bound: float) -> float:
-        """abs(z) phi(z) at its maximum z = 1; not reached below S = 1, where it still holds."""
+        # abs(z) phi(z) at its maximum z = 1; not reached below S = 1, where it still holds
         checked_bound(theta_bound)
         return _INV_SQRT_2PI * math.exp(-0.5)
 
     def curvature_between(self, low: float, high: float) -> float:
-        """abs(z) phi(z): it rises to its two peaks at abs(z) = 1 and falls beyond."""
+        # abs(z) phi(z): it rises to its two peaks at abs(z) = 1 and falls beyond
         ends = _peak_and_ends(low, high, 1.0)
         return float(np.max(np.abs(ends) * self.derivative(ends)))
 
@@ -156,40 +153,32 @@ class Identity(ClickLink):
     inflections = ()
 
     def mean(self, scores: npt.ArrayLike) -> FloatArray:
-        """The score itself."""
         return np.array(scores, dtype=np.float64)
 
     def derivative(self, scores: npt.ArrayLike) -> FloatArray:
-        """1 everywhere."""
         return np.ones(np.shape(scores))
 
     def antiderivative(self, scores: npt.ArrayLike) -> FloatArray:
-        """z^2 / 2."""
         return np.asarray(0.5 * np.square(np.asarray(scores, dtype=np.float64)))
 
     def mean_at(self, z: float) -> float:
-        """The score itself."""
         return z
 
     def derivative_at(self, z: float) -> float:
-        """1."""
         return 1.0
 
     def antiderivative_at(self, z: float) -> float:
-        """z^2 / 2."""
         return 0.5 * z * z
 
     def curvature_bound(self, theta_bound: float) -> float:
-        """0: the weight is constant."""
         checked_bound(theta_bound)
         return 0.0
 
     def score_of(self, mean: float) -> float:
-        """The mean itself."""
         return float(mean)
 
     def simulated_reward_bound(self, theta_norm: float) -> float:
-        """The largest mean."""
+        # the largest mean
         return theta_norm
 
 
@@ -210,32 +199,30 @@ class Log(Link):
     clips_rewards = True
 
     def mean(self, scores: npt.ArrayLike) -> FloatArray:
-        """exp(z), constant beyond the largest score."""
+        # constant beyond the largest score
         return np.asarray(np.exp(np.minimum(np.asarray(scores, dtype=np.float64), MAX_SCORE)))
 
     def derivative(self, scores: npt.ArrayLike) -> FloatArray:
-        """exp(z)."""
         return self.mean(scores)
 
     def antiderivative(self, scores: npt.ArrayLike) -> FloatArray:
-        """exp(z), and beyond the largest score its straight continuation, so that losses stay convex."""
+        # beyond the largest score its straight continuation, so that losses stay convex
         beyond = np.maximum(np.asarray(scores, dtype=np.float64) - MAX_SCORE, 0.0)
         return np.asarray(self.mean(scores) * (1.0 + beyond))
 
     def mean_at(self, z: float) -> float:
-        """exp(z), constant beyond the largest score."""
+        # constant beyond the largest score
         return math.exp(min(z, MAX_SCORE))
 
     def derivative_at(self, z: float) -> float:
-        """exp(z)."""
         return self.mean_at(z)
 
     def antiderivative_at(self, z: float) -> float:
-        """exp(z), and beyond the largest score its straight continuation."""
+        # beyond the largest score its straight continuation
         return self.mean_at(z) * (1.0 + max(z - MAX_SCORE, 0.0))
 
     def draw_rewards(self, means: npt.ArrayLike, reward_bound: float, uniforms: npt.ArrayLike) -> FloatArray:
-        """Poisson counts by their quantile function, cut to R."""
+        # Poisson counts by their quantile function, cut to R
         rates, uniform = np.broadcast_arrays(
             np.asarray(means, dtype=np.float64), np.asarray(uniforms, dtype=np.float64)
         )
@@ -244,23 +231,22 @@ class Log(Link):
         return np.minimum(reward_bound, _poisson_quantiles(rates, uniform))
 
     def curvature_bound(self, theta_bound: float) -> float:
-        """exp(S), at the upper end."""
+        # exp(z) at the upper end
         return math.exp(checked_bound(theta_bound))
 
     def curvature_between(self, low: float, high: float) -> float:
-        """exp(z) at the upper end."""
+        # exp(z) at the upper end
         return math.exp(high)
 
     def score_of(self, mean: float) -> float:
-        """log mu."""
         return math.log(mean)
 
     def variance_bound(self, scores: npt.ArrayLike, reward_bound: float) -> FloatArray:
-        """A Poisson count has variance mu, which clipping cannot raise; R^2 / 4 bounds all that lies in [0, R]."""
+        # a Poisson count has variance mu, which clipping cannot raise; R^2 / 4 bounds all that lies in [0, R]
         return np.asarray(np.minimum(self.mean(scores), 0.25 * reward_bound**2))
 
     def simulated_reward_bound(self, theta_norm: float) -> float:
-        """Six standard deviations above the largest mean: clipping is then too rare to be seen."""
+        # six standard deviations above the largest mean: clipping is then too rare to be seen
         top = math.exp(min(theta_norm, MAX_SCORE))
         if top > _MAX_RATE:
             limit = math.log(_MAX_RATE)

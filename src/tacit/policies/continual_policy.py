@@ -123,7 +123,13 @@ class ContinualPolicy(PrivatePolicy):
         return "secure" if self.config.factorization == "toeplitz" else super()._default_noise()
 
     def planned_calls(self) -> tuple[PrivacyEvent, ...]:
-        """Releases beside the stream that the budget is reserved for, in order; none by default."""
+        """List the releases beside the stream that the budget is reserved for.
+
+        Returns
+        -------
+        tuple of events
+            Their ledger entries, in order; none by default.
+        """
         return ()
 
     def _next_span(self) -> Span:

@@ -134,24 +134,57 @@ class SumPolicy(ContinualPolicy):
 
     @abstractmethod
     def contribute(self, features: FloatArray, rewards: FloatArray) -> FloatArray:
-        """Contributions of N users, shape (N, size).
+        """Compute what users add to the sums.
 
-        ``features`` are those of their arms, shape (N, d), of norm at most 1; ``rewards`` lie in [0, R].
+        Parameters
+        ----------
+        features : ndarray, shape (N, d)
+            Features of the arms that N users were given, of norm at most 1.
+        rewards : ndarray, shape (N,)
+            Their rewards, in [0, R].
+
+        Returns
+        -------
+        ndarray
+            Contributions, shape (N, size).  Each may depend on its own row alone.
         """
 
     @abstractmethod
     def solve(self, sums: FloatArray, noise_sd: float, decisions: int) -> FloatArray:
-        """What arms are chosen by, an array of any shape that stays the same.
+        """Make of the newest noisy sums what arms are chosen by.
 
-        ``sums`` are those over all users so far, each with noise of standard deviation ``noise_sd``, and 0 before the
-        first release.
+        Parameters
+        ----------
+        sums : ndarray, shape (size,)
+            Sums over all users so far, with noise; 0 before the first release.
+        noise_sd : float
+            Standard deviation of the noise of each sum.
+        decisions : int
+            Decisions so far.
+
+        Returns
+        -------
+        ndarray
+            What `choose` is given: an array of any shape, the same shape each time.
         """
 
     @abstractmethod
     def choose(self, estimate: FloatArray, contexts: FloatArray, coins: FloatArray) -> IntArray:
-        """An arm for each of N users, whose arms are ``contexts``, shape (N, K, d), by the newest ``estimate``.
+        """Choose an arm for each of N users.
 
-        ``coins`` are uniform random numbers, shape (N, ``_coin_count``); `standard_normals` makes Gaussian ones.
+        Parameters
+        ----------
+        estimate : ndarray
+            The newest result of `solve`.
+        contexts : ndarray, shape (N, K, d)
+            Features of the K arms of each of N users.
+        coins : ndarray, shape (N, ``_coin_count``)
+            Uniform random numbers; `standard_normals` makes Gaussian ones.
+
+        Returns
+        -------
+        ndarray
+            Number of the chosen arm for each user, shape (N,).
         """
 
     def _plan(self, horizon: int) -> ContinualRelease:

@@ -65,5 +65,16 @@ class Budget:
         return self.per_row(lattice_mu(self.epsilon, self.delta))
 
     def per_row(self, user_mu: float) -> float:
-        """Return what one row may spend when all rows of a user together may spend ``user_mu``."""
+        """Divide what a user may spend among the rows of ``rounds_per_user`` rounds.
+
+        Parameters
+        ----------
+        user_mu : float
+            Gaussian-DP parameter of all rows of a user together.
+
+        Returns
+        -------
+        float
+            Gaussian-DP parameter of one row.
+        """
         return user_mu / self.rounds_per_user

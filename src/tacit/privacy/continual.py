@@ -396,7 +396,13 @@ class ContinualRelease:
         return math.sqrt(self.size) * self.grid
 
     def event(self) -> PrivacyEvent:
-        """The ledger entry: all releases of the stream together, charged once."""
+        """Make the ledger entry: all releases of the stream together, charged once.
+
+        Returns
+        -------
+        PrivacyEvent
+            The entry.
+        """
         norm, chosen = self.factorization.column_norm, self.factorization
         geometric = isinstance(chosen, Geometric)
         # Noise of leaf k has the parameter sigma / b_k, and the sum of all b_k^2 is at most 1.
@@ -416,7 +422,13 @@ class ContinualRelease:
         return event
 
     def open(self) -> Stream:
-        """A fresh streaming state before its first leaf is closed."""
+        """Make a fresh streaming state, before its first leaf is closed.
+
+        Returns
+        -------
+        Stream
+            A state of its own.
+        """
         constants = GeometricConstants(self.grid, self._row_steps(), self.waiting, self.fluctuation, self.head_start)
         stream = Stream(
             closed=count(),

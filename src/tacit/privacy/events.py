@@ -73,11 +73,33 @@ class _NoisySum:
         return self.count * _squared_ratio(self.moving, self.noise_sd)
 
     def divergence(self, order: float) -> float:
-        """Renyi divergence of ``order`` when a row is replaced: alpha mu^2 / 2 (arXiv 1702.07476, Cor. 3)."""
+        """Compute the Renyi divergence when a row is replaced.
+
+        Parameters
+        ----------
+        order : float
+            Order alpha, above 1.
+
+        Returns
+        -------
+        float
+            alpha mu^2 / 2 (arXiv 1702.07476, Corollary 3).
+        """
         return 0.5 * order * self.cost
 
     def moving_divergence(self, order: float) -> float:
-        """Renyi divergence of ``order`` when a row leaves or enters."""
+        """Compute the Renyi divergence when a row leaves or enters.
+
+        Parameters
+        ----------
+        order : float
+            Order alpha, above 1.
+
+        Returns
+        -------
+        float
+            The divergence.
+        """
         return 0.5 * order * self.moving_cost
 
 
@@ -267,7 +289,18 @@ class RenyiRelease:
             object.__setattr__(self, "noise_sd", nonnegative_or_inf("noise_sd", self.noise_sd))
 
     def divergence(self, order: float) -> float:
-        """Bound on the Renyi divergence of ``order`` when a row is replaced."""
+        """Bound the Renyi divergence when a row is replaced.
+
+        Parameters
+        ----------
+        order : float
+            Order alpha, above 1.
+
+        Returns
+        -------
+        float
+            The bound: between two stated orders by convexity, infinite beyond the largest.
+        """
         if not order > 1.0:
             raise InvalidInput(f"order must be above 1, got {order!r}")
         if order > self.orders[-1]:
@@ -283,7 +316,18 @@ class RenyiRelease:
         return self.count * (low + weight * (high - low)) / (order - 1.0)
 
     def moving_divergence(self, order: float) -> float:
-        """Bound on the Renyi divergence of ``order`` when a row leaves or enters."""
+        """Bound the Renyi divergence when a row leaves or enters.
+
+        Parameters
+        ----------
+        order : float
+            Order alpha, above 1.
+
+        Returns
+        -------
+        float
+            The bound.
+        """
         moving = self.sensitivity if self.moving_sensitivity is None else self.moving_sensitivity
         return self.divergence(order) * (moving / self.sensitivity) ** 2
 

@@ -218,7 +218,13 @@ class Ledger:
         )
 
     def to_dict(self) -> dict[str, object]:
-        """Plain data for saving, with a digest; ``from_dict`` gives an equal ledger back."""
+        """Write the ledger as plain data for saving.
+
+        Returns
+        -------
+        dict
+            Plain data with a digest, for `from_dict`.
+        """
         body: dict[str, object] = {
             "format": _FORMAT,
             "budget": _pack(dataclasses.asdict(self._budget)),
@@ -230,7 +236,18 @@ class Ledger:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Ledger:
-        """Rebuild a saved ledger by charging every entry anew; data that does not check is refused."""
+        """Rebuild a saved ledger by charging every entry anew; data that does not check is refused.
+
+        Parameters
+        ----------
+        data : mapping
+            What `to_dict` gave.
+
+        Returns
+        -------
+        Ledger
+            A ledger equal to the one that was saved.
+        """
         body = {key: value for key, value in data.items() if key != "digest"}
         if set(body) != {"format", "budget", "accounting", "order", "entries"} or body["format"] != _FORMAT:
             raise InvalidInput(f"saved ledger must have format {_FORMAT} and its fields, got {sorted(data)}")

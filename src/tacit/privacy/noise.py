@@ -55,7 +55,13 @@ class NoiseSource(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """One sentence for the privacy report."""
+        """Describe the source in one sentence, for the privacy report.
+
+        Returns
+        -------
+        str
+            The sentence.
+        """
 
     @abstractmethod
     def gaussian(self, scale: float, shape: Shape) -> FloatArray:
@@ -76,26 +82,72 @@ class NoiseSource(ABC):
 
     @abstractmethod
     def integers(self, parameter: float, shape: Shape) -> FloatArray:
-        """Independent noise that takes whole numbers only, for integers, of at least this parameter; 0 means none.
+        """Draw independent noise that takes whole numbers only, for sums of integers.
 
-        A discrete Gaussian, or a continuous one, rounded: added to an integer the latter is the rounded sum.
+        It is a discrete Gaussian, or a continuous one, rounded: added to an integer the latter is the rounded sum.
+
+        Parameters
+        ----------
+        parameter : float
+            Least parameter of each value, which is close to its standard deviation; 0 means no noise.
+        shape : int or tuple of int
+            Shape of the result.
+
+        Returns
+        -------
+        ndarray
+            The noise.
         """
 
     @abstractmethod
     def generator(self) -> np.random.Generator:
-        """A generator for noise that is not Gaussian, such as the bits of a shuffled sum; to be used at once."""
+        """Hand out a generator for noise that is not Gaussian, such as the bits of a shuffled sum.
+
+        Returns
+        -------
+        numpy.random.Generator
+            A generator to be used at once.
+        """
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """JSON-able state for ``noise_from_state``; randomness is saved for seeded runs only."""
+        """Write the source's state for saving.
+
+        Returns
+        -------
+        dict
+            Data for JSON, which ``noise_from_state`` reads; randomness is part of it for seeded runs only.
+        """
 
     def charged_sd(self, noise_sd: float) -> float:
-        """Standard deviation that the ledger may count on when ``noise_sd`` is asked for."""
+        """Tell which standard deviation the ledger may count on.
+
+        Parameters
+        ----------
+        noise_sd : float
+            Standard deviation that `gaussian` is asked for.
+
+        Returns
+        -------
+        float
+            Standard deviation of what is drawn.
+        """
         return noise_sd
 
     @final
     def rounding_slack(self, size: int) -> float:
-        """What rounding to ``grid`` may add to the l2 sensitivity of ``size`` coordinates under replacement."""
+        """Bound what rounding to ``grid`` adds to the l2 sensitivity when a row is replaced.
+
+        Parameters
+        ----------
+        size : int
+            Number of coordinates of one row's contribution.
+
+        Returns
+        -------
+        float
+            The bound; 0 without a ``grid``.
+        """
         # Each of two contributions moves by at most grid / 2 per coordinate.
         return math.sqrt(integer_at_least("size", size, 0)) * (self.grid or 0.0)
 
@@ -122,7 +174,18 @@ class NoiseSource(ABC):
 
     @final
     def mu_budget(self, budget: Budget) -> float:
-        """Largest mu such that events of this source with squares adding up to mu^2 fit ``budget``."""
+        """Find the largest mu such that events of this source with squares adding up to mu^2 fit ``budget``.
+
+        Parameters
+        ----------
+        budget : Budget
+            What may be spent.
+
+        Returns
+        -------
+        float
+            The largest such mu.
+        """
         return budget.mu if self.grid is None else budget.lattice_mu
 
     @final
@@ -266,7 +329,7 @@ class FastNoise(NoiseSource):
         return _rounded(self, parameter, shape)
 
     def generator(self) -> np.random.Generator:
-        """The seeded generator itself: what is drawn from it is not drawn again."""
+        # not a copy: what is drawn from it is not drawn again
         return self.rng
 
     def state(self) -> dict[str, Any]:
@@ -310,7 +373,6 @@ class SecureNoise(NoiseSource):
         return _rounded(self, parameter, shape)
 
     def generator(self) -> np.random.Generator:
-        """A Philox generator that the operating system's entropy keys anew each time."""
         return _fresh_generator()
 
     def state(self) -> dict[str, Any]:
@@ -405,7 +467,6 @@ class NoNoise(NoiseSource):
         return self.gaussian(parameter, shape)
 
     def generator(self) -> np.random.Generator:
-        """A Philox generator that the operating system's entropy keys anew each time."""
         return _fresh_generator()
 
     def charged_sd(self, noise_sd: float) -> float:
@@ -517,6 +578,7 @@ def _rounded(source: NoiseSource, parameter: float, shape: Shape) -> FloatArray:
 
 
 def _fresh_generator() -> np.random.Generator:
+    """A Philox generator that the operating system's entropy keys anew each time."""
     return np.random.Generator(np.random.Philox(key=system_entropy.key()))
 
 

@@ -85,20 +85,42 @@ class Randomness:
         )
 
     def fresh(self) -> Randomness:
-        """Sources of the same kind that share nothing with these.
+        """Make sources of the same kind that share nothing with these.
 
         For a policy that goes on from an old state: these may have made draws since, for other rows.
+
+        Returns
+        -------
+        Randomness
+            The new sources.
         """
         return replace(self, ticks=_fresh(self.ticks), events=_fresh(self.events), coins=system_entropy.generator())
 
     def to_json(self) -> dict[str, Any]:
-        """What `from_json` needs; generators are saved for seeded runs only."""
+        """Write the sources for saving.
+
+        Returns
+        -------
+        dict
+            Data for JSON; generators are part of it for seeded runs only.
+        """
         coins = FastNoise(_generator_of(self.coins)).state() if self.seeded else None
         return {"ticks": self.ticks.state(), "events": self.events.state(), "coins": coins}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Randomness:
-        """Sources that go on where those that gave ``data`` were."""
+        """Read saved sources.
+
+        Parameters
+        ----------
+        data : mapping
+            What `to_json` gave.
+
+        Returns
+        -------
+        Randomness
+            Sources that go on where those that were saved stopped.
+        """
         if data.keys() != set(_LABELS):
             raise InvalidInput(f"saved randomness must have {', '.join(_LABELS)}, got {', '.join(sorted(data))}")
         coins = None if data["coins"] is None else noise_from_state(data["coins"])

@@ -98,7 +98,13 @@ class PrivacyReport:
         return protection_text(self.rounds_per_user)
 
     def to_dict(self) -> dict[str, object]:
-        """Plain data; infinite numbers become null."""
+        """Write the report as plain data.
+
+        Returns
+        -------
+        dict
+            Plain data, in which infinite numbers are None.
+        """
         numbers = ("target_epsilon", "delta", "spent_epsilon", "spent_mu", "remaining_mu", "slack")
         data: dict[str, object] = {name: _number(getattr(self, name)) for name in numbers}
         data |= {"draws": self.draws, "rounds_per_user": self.rounds_per_user, "protects": self.protects}
@@ -108,7 +114,13 @@ class PrivacyReport:
         return data
 
     def to_json(self) -> str:
-        """Strict JSON of ``to_dict``."""
+        """Write the report as text.
+
+        Returns
+        -------
+        str
+            Strict JSON, in which infinite numbers are null.
+        """
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def __str__(self) -> str:

@@ -295,7 +295,18 @@ class PaperParameters:
         return 2 * self.grid + self.noise_bits
 
     def noise_sd(self, users: int) -> float:
-        """Standard deviation of a released coordinate in units of Delta, rounding at its worst included."""
+        """Compute the standard deviation of a released coordinate.
+
+        Parameters
+        ----------
+        users : int
+            Reports in the sum.
+
+        Returns
+        -------
+        float
+            Standard deviation in units of Delta, rounding at its worst included.
+        """
         p = self.noise_probability
         return math.sqrt(users * self.noise_bits * p * (1.0 - p) + 0.25 * users) / self.grid
 

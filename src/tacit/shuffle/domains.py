@@ -47,10 +47,32 @@ class Domain(Protocol):
         """Largest value of each coordinate."""
 
     def embed(self, rows: FloatArray) -> FloatArray:
-        """Contributions of the users whose rows these are, one per line; raises on numbers that are not finite."""
+        """Turn the rows of users into what they contribute; numbers that are not finite are refused.
+
+        Parameters
+        ----------
+        rows : ndarray, shape (users, dim)
+            One row for each user; longer ones are scaled down to the bound.
+
+        Returns
+        -------
+        ndarray
+            Contributions, shape (users, size).
+        """
 
     def decode(self, total: FloatArray) -> FloatArray:
-        """A sum of contributions in its natural shape."""
+        """Give a sum of contributions its natural shape.
+
+        Parameters
+        ----------
+        total : ndarray, shape (size,)
+            A sum of contributions.
+
+        Returns
+        -------
+        ndarray
+            The sum as a vector or a symmetric matrix.
+        """
 
     def __hash__(self) -> int:
         """Domains are values: calibrations are cached by them."""
@@ -99,9 +121,33 @@ class Ball:
         return np.full(self.dim, self.bound)
 
     def embed(self, rows: FloatArray) -> FloatArray:
+        """Shorten rows to the bound; numbers that are not finite are refused.
+
+        Parameters
+        ----------
+        rows : ndarray, shape (users, dim)
+            One row for each user; those longer than the bound are scaled down to it.
+
+        Returns
+        -------
+        ndarray
+            Contributions, shape (users, dim).
+        """
         return scaled_into_ball(checked_rows(rows, self.dim), self.bound)
 
     def decode(self, total: FloatArray) -> FloatArray:
+        """Give a sum of contributions its natural shape.
+
+        Parameters
+        ----------
+        total : ndarray, shape (size,)
+            A sum of contributions.
+
+        Returns
+        -------
+        ndarray
+            A copy of it, which is a vector already.
+        """
         return total.copy()
 
 
@@ -154,9 +200,33 @@ class OuterProducts:
         return np.where(self._diagonal(), self.bound, self.bound / math.sqrt(2.0))
 
     def embed(self, rows: FloatArray) -> FloatArray:
+        """Make the matrix x x' of each row; numbers that are not finite are refused.
+
+        Parameters
+        ----------
+        rows : ndarray, shape (users, dim)
+            One row for each user; those whose squared norm is above the bound are scaled down to it.
+
+        Returns
+        -------
+        ndarray
+            The matrices, packed, shape (users, size).
+        """
         return packed_outers(scaled_into_ball(checked_rows(rows, self.dim), math.sqrt(self.bound)))
 
     def decode(self, total: FloatArray) -> FloatArray:
+        """Unpack a sum of matrices.
+
+        Parameters
+        ----------
+        total : ndarray, shape (size,)
+            A sum of contributions.
+
+        Returns
+        -------
+        ndarray
+            A symmetric matrix, shape (dim, dim).
+        """
         return unpacked(total, self.dim)
 
     def _diagonal(self) -> npt.NDArray[np.bool_]:

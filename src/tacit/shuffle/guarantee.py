@@ -165,11 +165,33 @@ class Guarantee:
     """Gaussian-DP parameter for a row that stops contributing, or starts to: its report has a contribution of 0."""
 
     def epsilon(self, delta: float) -> float:
-        """Smallest epsilon at ``delta``, by the exact curve of the dominating Gaussian."""
+        """Compute the smallest epsilon at ``delta``, by the exact curve of the dominating Gaussian.
+
+        Parameters
+        ----------
+        delta : float
+            delta, above ``tail_delta``.
+
+        Returns
+        -------
+        float
+            epsilon.
+        """
         return epsilon_from(self.mu, self._net(delta))
 
     def renyi_epsilon(self, delta: float) -> float:
-        """Smallest epsilon at ``delta`` by the Renyi curve, as a ledger of Renyi releases composes it: larger."""
+        """Compute the smallest epsilon at ``delta`` by the Renyi curve, as a ledger of Renyi releases composes it.
+
+        Parameters
+        ----------
+        delta : float
+            delta, above ``tail_delta``.
+
+        Returns
+        -------
+        float
+            epsilon, which is larger than that of `epsilon`.
+        """
         curve = [0.5 * a * self.mu**2 for a in RENYI_ORDERS]
         return epsilon_from_renyi(RENYI_ORDERS, curve, self._net(delta))
 

@@ -80,7 +80,13 @@ class Aggregate:
         return self.protocol.noise_sd(self.reports)
 
     def decoded(self) -> FloatArray:
-        """The sum in its natural shape: a vector, or a symmetric matrix."""
+        """Give the sum its natural shape.
+
+        Returns
+        -------
+        ndarray
+            A vector, or a symmetric matrix.
+        """
         return self.protocol.domain.decode(self.values)
 
 

@@ -117,38 +117,107 @@ class SumProtocol:
         return hashlib.sha256(repr(fields).encode()).digest()[:8]
 
     def noise_trials(self, users: int) -> int:
-        """Noise bits per coordinate that ``users`` honest reports bring."""
+        """Count the noise bits per coordinate that honest reports bring.
+
+        Parameters
+        ----------
+        users : int
+            Number of honest reports.
+
+        Returns
+        -------
+        int
+            Noise bits.
+        """
         return users * self.noise_bits
 
     def noise_sd(self, users: int) -> float:
-        """Standard deviation of a released coordinate around the true sum, at worst.
+        """Compute the standard deviation of a released coordinate around the true sum.
 
-        Binomial noise, plus the rounding of every user, whose variance is at most 1/4 of a squared step.
+        It is that of binomial noise, plus the rounding of every user, whose variance is at most 1/4 of a squared step.
+
+        Parameters
+        ----------
+        users : int
+            Reports in the sum.
+
+        Returns
+        -------
+        float
+            The standard deviation, at worst.
         """
         p = self.noise_probability
         binomial = self.noise_trials(users) * p * (1.0 - p)
         return self.step * math.sqrt(binomial + 0.25 * users)
 
     def scaled(self, contributions: FloatArray) -> FloatArray:
-        """Contributions in steps above the lower end, inside [0, levels] also after rounding of floats."""
+        """Measure contributions in steps above the lower end.
+
+        Parameters
+        ----------
+        contributions : ndarray, shape (users, size)
+            What the domain's ``embed`` gave.
+
+        Returns
+        -------
+        ndarray
+            Steps, inside [0, levels] also after rounding of floats.
+        """
         steps = contributions - self.lower
         steps /= self.step
         return np.clip(steps, 0.0, self.levels, out=steps)
 
     def rounded(self, contributions: FloatArray, rng: np.random.Generator) -> IntArray:
-        """Contributions in steps above the lower end, each rounded at random to a neighbouring whole number."""
+        """Round contributions at random to a neighbouring whole number of steps, each to itself on average.
+
+        Parameters
+        ----------
+        contributions : ndarray, shape (users, size)
+            What the domain's ``embed`` gave.
+        rng : numpy.random.Generator
+            Source of the rounding.
+
+        Returns
+        -------
+        ndarray
+            Whole numbers of steps above the lower end.
+        """
         steps = self.scaled(contributions)
         steps += rng.random(steps.shape)
         np.floor(steps, out=steps)
         return np.minimum(steps, self.levels, out=steps).astype(np.int64)  # a float just below 1 may carry beyond
 
     def debiased(self, ones: IntArray, reports: int) -> FloatArray:
-        """Unbiased estimate of the sum from the number of ones, given the reports that arrived."""
+        """Estimate the sum without bias from the number of ones.
+
+        Parameters
+        ----------
+        ones : ndarray, shape (size,)
+            Number of ones among the bits of each coordinate.
+        reports : int
+            Reports that arrived.
+
+        Returns
+        -------
+        ndarray
+            The estimate, shape (size,).
+        """
         expected = self.noise_trials(reports) * self.noise_probability
         return self.step * (ones - expected) + reports * self.lower
 
     def relabelled(self, label: str) -> SumProtocol:
-        """These parameters under another label, for another round or batch."""
+        """Copy the parameters under another label.
+
+        Parameters
+        ----------
+        label : str
+            Name of another round or batch.
+
+        Returns
+        -------
+        SumProtocol
+            The parameters with this label.
+        """
         return replace(self, label=label)
 
 

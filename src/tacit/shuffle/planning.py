@@ -88,7 +88,18 @@ class PlannedRelease:
     part: Guarantee
 
     def round(self, index: int) -> SumProtocol:
-        """Return the parameters of round ``index``, from 0: its label keeps reports of different rounds apart."""
+        """Make the parameters of one round.
+
+        Parameters
+        ----------
+        index : int
+            Number of the round, from 0.
+
+        Returns
+        -------
+        SumProtocol
+            Its parameters, with a label that keeps reports of different rounds apart.
+        """
         if not 0 <= index < self.request.rounds:
             raise InvalidInput(f"round must lie in [0, {self.request.rounds}), got {index!r}")
         return self.protocol.relabelled(f"{self.protocol.label}/{index}")
@@ -160,23 +171,52 @@ class BatchPlan:
         raise InvalidInput(f"no release is called {name!r}, the plan has {known}")
 
     def epsilon_at(self, honest: float = 1.0) -> float:
-        """Epsilon of the whole plan when a share ``honest`` of the smallest batch brings noise."""
+        """Compute epsilon of the whole plan when only some of the reports bring noise.
+
+        Parameters
+        ----------
+        honest : float, default 1
+            Share of the smallest batch whose reports bring noise.
+
+        Returns
+        -------
+        float
+            epsilon at the plan's ``delta``.
+        """
         together = self._combined(honest)
         exact = self.accounting == "gaussian"
         return together.epsilon(self.delta) if exact else together.renyi_epsilon(self.delta)
 
     def events(self) -> tuple[GaussianRelease | RenyiRelease, ...]:
-        """Entries that ``ledger`` is charged with, before the first report is asked for."""
+        """Make the entries that ``ledger`` is charged with, before the first report is asked for.
+
+        Returns
+        -------
+        tuple of events
+            One entry for each release.
+        """
         if self.accounting == "gaussian":
             return self.gaussian_events()
         return tuple(renyi_event(r.protocol, r.part, r.request.rounds) for r in self.releases)
 
     def gaussian_events(self) -> tuple[GaussianRelease, ...]:
-        """Ledger entries by the dominating Gaussians, for a ledger with Gaussian accounting."""
+        """Make ledger entries by the dominating Gaussians, for a ledger with Gaussian accounting.
+
+        Returns
+        -------
+        tuple of GaussianRelease
+            One entry for each release.
+        """
         return tuple(gaussian_event(r.protocol, r.part, r.request.rounds) for r in self.releases)
 
     def ledger(self) -> Ledger:
-        """An empty ledger for this plan; with Gaussian accounting the tails are taken off delta beforehand."""
+        """Open an empty ledger for this plan.
+
+        Returns
+        -------
+        Ledger
+            A ledger without entries; with Gaussian accounting the tails are taken off its delta.
+        """
         tails = self.guarantee.tail_delta if self.accounting == "gaussian" else 0.0
         return Ledger(Budget(self.epsilon, self.delta - tails), accounting=self.accounting)
 

@@ -88,9 +88,9 @@ def randomize_in_chunks(protocol: SumProtocol, rows: FloatArray, rng: np.random.
     rng : numpy.random.Generator
         Generator of rounding, noise and ids.
 
-    Returns
-    -------
-    iterator of ndarray of uint8
+    Yields
+    ------
+    ndarray of uint8
         Lines of reports, as `randomize` makes them.
 
     Examples
