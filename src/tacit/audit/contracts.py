@@ -381,7 +381,7 @@ CONTRACTS: Final[Mapping[str, Contract]] = MappingProxyType(
     }
 )
 FOR_ALL: Final = ("choose keeps the state", "declared randomness", "users apart", "memos as declared")
-"""Those that policies without privacy must keep too."""
+"""The contracts that policies without privacy must keep too."""
 
 
 def contracts_for(policy: Policy) -> dict[str, Contract]:

@@ -76,7 +76,7 @@ class Life:
     """How a policy is made and how long it is played, so that it releases several times."""
 
     options: Mapping[str, Any]
-    """Its options, with the horizon that was needed."""
+    """Options of the policy, with the horizon that was needed."""
     releases: tuple[int, ...]
     """Decisions before each of the first releases that can hold a row."""
     waiting: int = 0

@@ -31,7 +31,7 @@ class Reply:
     """What came of sending a call."""
 
     status: int
-    """That of HTTP; 0 where no answer came."""
+    """Status of the HTTP answer; 0 where none came."""
     content: bytes = b""
     error: str = ""
     sent: bool = True

@@ -57,7 +57,7 @@ class BlockGroup:
     """
 
     coordinates: slice
-    """Those of all of its blocks."""
+    """The coordinates of all blocks of the group, which are neighbours."""
     squares: slice
     """Where the squares of these blocks are kept."""
     table: IntArray

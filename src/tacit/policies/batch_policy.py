@@ -87,7 +87,7 @@ class BatchPolicy(PrivatePolicy):
 
     @abstractmethod
     def _calibrated(self, users: int) -> BatchPlan:
-        """These sums, calibrated together for exactly so many users: every one reports, with a reward or without."""
+        """The sums that a batch is asked for, calibrated together for exactly so many users, all of whom report."""
 
     @abstractmethod
     def _learn_from(self, rows: BatchRows, sums: Sums) -> None:
@@ -275,5 +275,5 @@ def check_source(source: NoiseSource) -> None:
 
 
 def shuffle_warnings(source: NoiseSource) -> tuple[str, ...]:
-    """Who sees what when one process plays all roles, and which generator draws the bits."""
+    """Warnings for the report: one process plays all roles of the shuffle model, and which generator draws the bits."""
     return (_ROLES,) if source.name == "fast" else (_ROLES, _GENERATOR)

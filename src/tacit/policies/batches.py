@@ -47,17 +47,17 @@ class BatchRows(NamedTuple):
 
     @property
     def users(self) -> int:
-        """All of them report: those without a reward a contribution of 0."""
+        """Users of the batch, who all report: those without a reward contribute 0."""
         return len(self.lines)
 
     @property
     def features(self) -> FloatArray:
-        """Those of the filled lines."""
+        """Features of the filled lines, shape (held, d)."""
         return np.ascontiguousarray(self.lines[: self.held[()], :REWARD_SLOT])
 
     @property
     def rewards(self) -> FloatArray:
-        """Those of the filled lines."""
+        """Rewards of the filled lines, shape (held,)."""
         return np.ascontiguousarray(self.lines[: self.held[()], REWARD_SLOT])
 
     def padded(self, contributions: FloatArray) -> FloatArray:

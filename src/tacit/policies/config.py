@@ -287,7 +287,7 @@ class Config:
         check=positive,
     )
     kappa_star: float | None = option(
-        "The same for 1 / max mu': the largest weight of a row is 1 / kappa_star.", default=None, check=positive
+        "A public lower bound on 1 / max mu': no row weighs more than 1 / kappa_star.", default=None, check=positive
     )
     reward_window: int = option(
         "Decisions after which a reward is no longer taken: memory holds what waits for a reward.",

@@ -29,7 +29,7 @@ class Feature:
 
     name: str
     weight: float
-    """Its entry of the estimated theta."""
+    """The feature's entry of the estimated theta."""
     sd: float | None
     """Standard deviation of the weight, privacy noise included; None where the policy knows none."""
     largest: float
@@ -37,7 +37,7 @@ class Feature:
 
     @property
     def effect(self) -> float:
-        """By how much it moves a score where it is largest."""
+        """How far the feature moves a score where it is largest."""
         return self.weight * self.largest
 
 

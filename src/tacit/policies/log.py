@@ -153,7 +153,7 @@ class ReplayingPublisher(Publisher):
         self._waiting: deque[Released] = deque()
 
     def expect(self, entry: Released) -> None:
-        """This was released next."""
+        """Note what the log says was released next, so that the policy that is replayed releases it again."""
         self._waiting.append(entry)
 
     def settle(self) -> None:

@@ -36,11 +36,11 @@ from tacit.privacy import system_entropy
 from tacit.typing import BoolArray, IntArray
 
 Entropy = Callable[[int], bytes]
-"""That many random bytes."""
+"""A source of randomness: gives as many random bytes as it is asked for."""
 Words = npt.NDArray[np.uint64]
 """Two random words for each trial, shape (N, 2): j and sign in one, stratum and whether it is kept in the other."""
 MAX_PARAMETER = 1 << 46
-"""Then values stay below 2^53, which is 128 parameters, and all integers on the way below 2^63."""
+"""Largest parameter: up to it values stay below 2^53, which is 128 parameters, and integers on the way below 2^63."""
 _SQUARED_WIDTH = 64
 """Strata are an eighth of s wide."""
 _MOST_TRIALS = 1 << 13

@@ -85,7 +85,7 @@ class GeometricLeaves(NamedTuple):
     privacy: FloatArray
     """The part of it that privacy noise makes."""
     newest: FloatArray
-    """Of the leaf that was closed last: A m, and the gains of h and W."""
+    """What is known of the leaf that was closed last: A m, and the gains of h and W."""
     constants: GeometricConstants
 
     @property

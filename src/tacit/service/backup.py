@@ -55,13 +55,13 @@ class Kept:
     extra: Mapping[str, Any]
     """What the service keeps with its configuration."""
     note: Mapping[str, Any] = field(default_factory=dict)
-    """Of what changes in a service: how many users came, its mode, and its lives."""
+    """What changes as a policy is served: how many users came, its mode, and its lives."""
     users: tuple[Row, ...] = ()
-    """Counters of its users: secret."""
+    """Counters of the policy's users: secret."""
     modes: tuple[Row, ...] = ()
-    """When its mode changed: rows of `ModeChange`."""
+    """When the policy's mode changed: rows of `ModeChange`."""
     releases: tuple[Row, ...] = ()
-    """Its newest releases, oldest first: rows of `Point`."""
+    """Newest releases of the policy, oldest first: rows of `Point`."""
 
     @cached_property
     def policy(self) -> PrivatePolicy:

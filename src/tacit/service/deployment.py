@@ -62,7 +62,7 @@ class Deployment:
         self._changing = threading.RLock()
         """Held while policies are made, found or closed."""
         self.policies: dict[str, Served] = {}
-        """By name; replaced as a whole when one is added."""
+        """Policies by name; replaced as a whole when one is added."""
         self._look(self.clock())
 
     def _look(self, now: float) -> None:

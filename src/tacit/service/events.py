@@ -31,7 +31,7 @@ _UNKNOWN: Final = struct.pack("<d", math.nan)
 """An unknown propensity; 0.2.0 wrote none."""
 _LENGTH: Final = struct.Struct("<Q")
 _ARRIVED: Final = struct.Struct("<d")
-"""Of a row of the inbox: when a reward came, in seconds that the service was up."""
+"""Part of a row of the inbox: when a reward came, in seconds that the service was up."""
 NOTHING: Final = bytes(16)
 HASH_KEY: Final = "secret.hashes"
 """The setting of a store that holds the key of its hashes."""
@@ -46,11 +46,11 @@ class Status(IntEnum):
     """Where a decision is on its way."""
 
     WAITING = 0
-    """For its reward."""
+    """The decision waits for its reward."""
     HELD = 1
-    """Its reward has come, and contributes when the waiting time is over."""
+    """The reward has come, and contributes when the waiting time is over."""
     DONE = 2
-    """It has contributed, was abandoned, or never counts."""
+    """The decision has contributed, was abandoned, or never counts."""
     EXPIRED = 3
     """The waiting time was over before a reward came."""
 
@@ -108,7 +108,7 @@ class Hashes:
         }
 
     def of(self, purpose: bytes, *parts: bytes) -> bytes:
-        """Of these parts, told apart by their lengths, for this purpose and no other."""
+        """Hash parts, told apart by their lengths, for one purpose and no other."""
         found = self._begun[purpose].copy()  # the key is taken in once
         for part in parts:
             found.update(_LENGTH.pack(len(part)))
@@ -116,15 +116,15 @@ class Hashes:
         return found.digest()
 
     def event(self, namespace: str, identity: str) -> bytes:
-        """Of the caller's id of a decision."""
+        """Hash the caller's id of a decision."""
         return self.of(b"event", namespace.encode(), identity.encode())
 
     def user(self, identity: str) -> bytes:
-        """Of a user."""
+        """Hash the id of a user."""
         return self.of(b"user", identity.encode())
 
     def reward(self, event: bytes, reward: float | None) -> bytes:
-        """Of the reward of an event; None for one that is abandoned.  Either zero is the same."""
+        """Hash the reward of an event, None for one that is abandoned; 0.0 and -0.0 are one reward."""
         return self.of(b"reward", event, b"abandoned" if reward is None else struct.pack("<d", reward + 0.0))
 
 
@@ -135,7 +135,7 @@ class Progress:
     uptime: float = 0.0
     """The clock: seconds that the service was up, at the newest decision or beat."""
     position: int = 0
-    """Of the newest decision."""
+    """Position of the newest decision."""
     settled: int = 0
     """All decisions up to this position have contributed, or never will."""
     forgotten: int = 0

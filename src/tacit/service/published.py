@@ -53,7 +53,7 @@ class ModeChange(NamedTuple):
     """A change of mode."""
 
     number: int
-    """From 1 on, also where older ones are forgotten."""
+    """Number of the change, from 1 on, also where older ones are forgotten."""
     time: float
     """Seconds since 1970."""
     decisions: int
@@ -83,7 +83,7 @@ class Timeline(Generic[Kind]):
     def __init__(self, read: Callable[[Row], Kind], store: Store, journal: str, table: str, most: int) -> None:
         self._read, self._store, self._journal, self._table, self._most = read, store, journal, table, most
         self.number = 0
-        """Of the newest event; the first one has number 1."""
+        """Number of the newest event; the first one has number 1."""
         self.known: tuple[Kind, ...] = ()
         """Replaced by every change."""
         self.follow(1)  # and all that come after it

@@ -69,7 +69,7 @@ class Group:
     """Changes that are made together or not at all."""
 
     entries: list[bytes] = field(default_factory=list)
-    """To be appended to the log, in this order."""
+    """Entries to be appended to the log, in this order."""
     rows: dict[str, dict[bytes, Row]] = field(default_factory=dict)
     """By table and key: rows to be put in place of those with the same key, or anew."""
     forget: dict[str, int] = field(default_factory=dict)

@@ -14,9 +14,9 @@ DELETED: Final = "deleted"
 Mode = Literal["online", "apprentice", "off", "deleted"]
 Settable = Literal["online", "apprentice", "off"]
 MODES: Final[tuple[Settable, ...]] = get_args(Settable)
-"""Those that a policy may be switched to; it is deleted by a call of its own, for ever."""
+"""Modes that a policy may be switched to; it is deleted by a call of its own, for ever."""
 TERMS: Final = "terms"
-"""Where they are kept with a policy's configuration."""
+"""Key under which the terms are kept with a policy's configuration."""
 LONGEST_WAIT: Final = 90.0 * 24.0 * 3600.0
 
 

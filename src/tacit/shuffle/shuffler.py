@@ -50,7 +50,7 @@ class Dropped:
     truncated: int = 0
     oversized: int = 0
     mislabelled: int = 0
-    """Not a report, or one made for other parameters, another round or another batch."""
+    """Messages that are no report, or one made for other parameters, another round or another batch."""
     version_mismatched: int = 0
     malformed: int = 0
     """Bits set in the padding."""

@@ -62,7 +62,7 @@ class _Process:
         self.service = Service(self.deployment, self.keyring, writer, writer, log, options)
         self.app = App(self.service)
         self.randomness = self.policy.randomness
-        """Of the policy, when it is not watched."""
+        """Random sources of the policy when it is not watched."""
 
     @property
     def policy(self) -> Policy:

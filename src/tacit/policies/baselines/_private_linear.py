@@ -24,7 +24,7 @@ class LinearConfig(PrivateConfig):
     )
     ridge: float = option("Added to the Gram matrix with any noise.", default=1.0, check=positive)
     failure_probability: float = option(
-        "Of the confidence set; not the privacy delta.", default=0.02, check=probability
+        "Probability that the confidence set misses theta; not the privacy delta.", default=0.02, check=probability
     )
 
 
@@ -53,7 +53,7 @@ class NoisyFit(NamedTuple):
 
     theta: FloatArray
     inverse: FloatArray
-    """Of the shifted Gram matrix."""
+    """Inverse of the shifted Gram matrix."""
     radius: float
 
 

@@ -73,7 +73,7 @@ class BatchConstants(NamedTuple):
     first_width: float
     """gamma sqrt(kappa), for the bounds of the first batch."""
     later_width: float
-    """gamma, for those of the others."""
+    """gamma, for the bounds of later batches."""
 
 
 class BatchState(NamedTuple):
@@ -82,7 +82,7 @@ class BatchState(NamedTuple):
     rows: RowBuffer
     thetas: FloatArray
     inverses: FloatArray
-    """Of V for the first batch, of H_k for the others."""
+    """For each finished batch an inverse: of V for the first, of H_k for the others."""
     ends: IntArray
     """Decisions at which batches end."""
     decisions: Count

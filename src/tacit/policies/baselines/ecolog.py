@@ -59,7 +59,7 @@ class EcologConfig(ConfidenceConfig):
         "published figures adds its radius to the mean, not to the score, and finds 549 where this policy has 275 "
         "(d = 5, S = 3.5, T = 15,000).",
     )
-    ridge: float = option("Ridge of W_0; the default is that of the same code.", default=10.0, check=positive)
+    ridge: float = option("Ridge of W_0; by default that of the published figures' code.", default=10.0, check=positive)
 
 
 class EcologState(NamedTuple):

@@ -108,13 +108,13 @@ class RsState(NamedTuple):
     """State of `rs-glinucb`: rows, inverses of V, H_t and H_tau, and the two estimates."""
 
     rows: RowBuffer
-    """Their marks say which of them are in T_o."""
+    """All rows; their marks say which of them are in T_o."""
     explored_inverse: FloatArray
-    """Of V, the matrix of T_o."""
+    """Inverse of V, the matrix of the rows in T_o."""
     current_inverse: FloatArray
-    """Of H_t, which grows with all other rows."""
+    """Inverse of H_t, which grows with all other rows."""
     switched_inverse: FloatArray
-    """Of H_tau: H_t as it was at the last switch."""
+    """Inverse of H_tau, which is H_t as it was at the last switch."""
     theta_explored: FloatArray
     """theta_o."""
     theta: FloatArray

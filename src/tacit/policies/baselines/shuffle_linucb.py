@@ -79,7 +79,7 @@ class ShuffleLinState(NamedTuple):
 
     batch: BatchClock
     rows: Secret[BatchRows]
-    """Of the open batch."""
+    """Rows of the open batch."""
     gram: FloatArray
     """Noisy sum of x x' over all batches."""
     moment: FloatArray
@@ -92,9 +92,9 @@ class ShuffleLinState(NamedTuple):
     """Users of the batches that the sums hold."""
     theta: FloatArray
     inverse: FloatArray
-    """Of the shifted Gram matrix."""
+    """Inverse of the shifted Gram matrix."""
     radius: Scalar
-    """Of the confidence set around ``theta``, in the metric of ``inverse``."""
+    """Radius of the confidence set around ``theta``, in the metric of ``inverse``."""
 
 
 def _advance(state: ShuffleLinState, fresh: bool, users: int) -> int:

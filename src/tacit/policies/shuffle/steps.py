@@ -47,11 +47,11 @@ class ShuffleState(NamedTuple):
 
     batch: BatchClock
     rows: Secret[BatchRows]
-    """Of the open batch."""
+    """Rows of the open batch."""
     theta: FloatArray
     """Line 0: the prior; line j: the estimate after batch j.  Shape (estimates + 1, d)."""
     spread: FloatArray
-    """Their shape matrices, shape (estimates + 1, d, d): kappa V^-1 and H_k^-1 in `theory`, covariances in `tuned`."""
+    """A matrix for each line, shape (estimates + 1, d, d): kappa V^-1, H_k^-1 in `theory`, covariances in `tuned`."""
     root: FloatArray
     """The design sees arms multiplied by this matrix, shape (d, d)."""
     design_ridge: Scalar

@@ -18,7 +18,7 @@ from tacit.glm.links import Link
 from tacit.typing import FloatArray
 
 _FLOOR = 0.3
-"""Of tau^2, in units of p phi^2: what is not known about phi, which matters where privacy noise is off."""
+"""Least tau^2, in units of p phi^2: what is not known about phi, which matters where privacy noise is off."""
 _NO_AXIS = 1e-9
 """Energy of Q below which all directions were played alike."""
 _FEW = 16

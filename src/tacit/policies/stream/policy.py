@@ -67,7 +67,7 @@ class StreamConfig(ContinualConfig):
         check=nonnegative,
     )
     blocks: int | None = option(
-        "Of how many blocks of equal size the features of an arm fill one, and are 0 in all others: arms with "
+        "Number of blocks of equal size of which the features of an arm fill one, and are 0 in all others: arms with "
         "parameters of their own. Products of features from two blocks are then not released. A schema says so "
         "by itself.",
         default=None,
@@ -198,7 +198,7 @@ class StreamGLM(ContinualPolicy):
 
     @property
     def _head_start(self) -> float:
-        """Of every leaf's weight: what is told before t_0 decisions is told later, where it is worth more.
+        """t_0, the head start of the leaves' weights: what is told before t_0 decisions is worth more if told later.
 
         The score's noise is about 2 D / (s mu) in each coordinate, H about t m / (d + 2) where arms are uniform in the
         ball, and the prior's standard deviation S / sqrt(d + 2): t_0 is when H times the last equals the first.  m is

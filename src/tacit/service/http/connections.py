@@ -57,7 +57,7 @@ class Places:
     def __init__(self, options: Options, most: int) -> None:
         self.options, self.most, self.spare = options, most, max(1, most // _NEWCOMERS)
         self.taken: dict[BoundedProtocol, None] = {}
-        """In the order in which they came."""
+        """Connections that have a place, in the order in which they came."""
         self.keyed: set[BoundedProtocol] = set()
         self._leaving: list[tuple[float, BoundedProtocol]] = []
         """Connections in the order in which they leave, the first one last, and since when their clients were waited
