@@ -23,8 +23,6 @@ from tacit.policies.registry import POLICIES
 
 ROOT = Path(__file__).parents[1]
 NAMES = [name for name in tacit.__all__ if name != "__version__"]
-EXCUSED = {"select_admitted"}
-"""Methods without sections: `Policy.select_admitted` is for code of the package that has admitted the arms itself."""
 DOCTESTS = """
 import doctest, importlib, sys
 for name in sys.argv[1:]:
@@ -84,7 +82,7 @@ def exported() -> dict[str, Any]:
 
 def public_methods(kind: type) -> dict[str, Any]:
     """The methods that a class or a base of it defines in the package, by name; properties and inner classes aside."""
-    names = [name for name in dir(kind) if not name.startswith("_") and name not in EXCUSED]
+    names = [name for name in dir(kind) if not name.startswith("_")]
     found = {name: getattr(kind, name) for name in names if inspect.isroutine(getattr(kind, name))}
     return {
         name: method for name, method in found.items() if str(getattr(method, "__module__", "")).startswith("tacit")

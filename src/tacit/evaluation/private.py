@@ -33,7 +33,7 @@ from tacit.typing import FloatArray
 UNIFORM: Final = "uniform"
 _SIZE: Final = 2
 _HEIGHT: Final = math.sqrt(3.0) / 2.0
-"""Of an equilateral triangle of side 1."""
+"""Height of an equilateral triangle of side 1."""
 _INWARD: Final = 1.0 - 2.0**-48
 """Rows are shortened by more than their products are rounded, so that none lies outside of the triangle."""
 

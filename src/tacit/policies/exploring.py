@@ -13,7 +13,7 @@ from tacit.policies.steps import Steps
 from tacit.typing import FloatArray, IntArray
 
 COINS: Final = 3
-"""Of a decision: where its propensity goes, whether it explores, and the arm if it does."""
+"""Coins of a decision: where its propensity goes, whether it explores, and which arm if it does."""
 
 
 def uniform_arms(arms: int, coins: FloatArray) -> IntArray:

@@ -317,7 +317,18 @@ class Policy(ABC):
         return self.select_admitted(self.arm_form.one(contexts, user, arms))
 
     def select_admitted(self, block: FloatArray) -> Decision:
-        """Choose for one user, whose arms were admitted by ``arm_form``."""
+        """Choose an arm for one user whose arms were admitted before.
+
+        Parameters
+        ----------
+        block : array, shape (1, K, row size)
+            What ``arm_form.one`` made of the arms.
+
+        Returns
+        -------
+        Decision
+            The arm to play, and the id by which its reward is reported.
+        """
         life = self._life
         with life.lock if ALIVE[0] else life.free():  # the parts of ``free`` and ``turn``, where nanoseconds count
             if life.running.locked():
@@ -479,8 +490,12 @@ class Policy(ABC):
 
         Parameters
         ----------
-        contexts, user, arms
-            One user's arms, in the form that ``select`` takes; none for an explanation of the estimate.
+        contexts : array_like, shape (K, d), optional
+            One user's arms as rows of features; without any arms the estimate is explained.
+        user : mapping, optional
+            Record of the user, for a policy with a schema.
+        arms : sequence of mappings or columns, optional
+            Records of the arms, for a policy with a schema.
         arm : int, optional
             The arm to compare with the best of the others; by default the best one by what is predicted.
 

@@ -106,7 +106,7 @@ class Answer(NamedTuple):
     new: bool
     """Whether it changed anything; False when the same was asked for before."""
     propensity: float | None = None
-    """Of a decision: the probability with which the arm was to be chosen; None where it is unknown."""
+    """Probability with which the arm of a decision was to be chosen; None where it is unknown, and for rewards."""
 
 
 class StoppableClock:
