@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import math
 import threading
 import time
@@ -20,8 +21,8 @@ from tacit.service import events as events_module
 from tacit.service import host as host_module
 from tacit.service import journal as journal_module
 from tacit.service import published as published_module
-from tacit.service.events import EVENTS, INBOX, Event, Status
-from tacit.service.host import BEAT, IDLE, Answer, Refusal, Request, SetMode
+from tacit.service.events import EVENTS, INBOX, Event, Progress, Status
+from tacit.service.host import BEAT, IDLE, KEPT_EVERY, Answer, Refusal, Request, SetMode
 from tacit.service.packing import pack_snapshot
 from tacit.service.published import MODE_CHANGES, ModeChange
 from tacit.service.store import Row
@@ -92,7 +93,7 @@ def test_one_id_several_times_in_one_group(bench: Bench) -> None:
 
 
 def test_a_user_who_counts_once_asks_twice_in_one_group(tmp_path: Path) -> None:
-    bench = served(tmp_path, user_level=True, hold=False)
+    bench = served(tmp_path, user_level=True, hold=False, event_memory=2.0 * WAIT)
     bench.process(bench.asks("a", user="u"), bench.asks("b", user="u"), bench.asks("c", user="v"))
     for event in "abc":
         assert isinstance(bench.reward(event, 1.0), Answer)
@@ -410,6 +411,41 @@ def test_beats_are_written_whether_or_not_anything_is_due(tmp_path: Path) -> Non
     idle.close()
 
 
+def test_no_beat_is_written_because_ids_are_left_to_be_deleted(bench: Bench) -> None:
+    """How many are left depends on how decisions were grouped, and so on rewards."""
+    bench.arm("a")
+    bench.wait(BEAT)
+    bench.clock.now += WAIT
+    bench.arm("b")  # settles "a", which its own commit cannot delete
+    before = bench.note()
+    assert next(iter(bench.events())).due <= json.loads(before)["uptime"]
+    bench.wait(4 * BEAT)
+    assert bench.note() == before
+    bench.wait(KEPT_EVERY)  # one that is written anyway deletes it
+    assert json.loads(bench.note())["forgotten"] == 1
+
+
+def test_many_ids_are_deleted_by_one_beat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last beat deletes all of them, in several commits of one time; then nothing is written any more."""
+    monkeypatch.setattr(events_module, "_FORGOTTEN_AT_ONCE", events_module._FEW)
+    bench = served(tmp_path)
+    bench.process(*(bench.asks(str(number), number) for number in range(150)))
+    bench.wait(BEAT)
+    bench.wait(WAIT)
+    assert bench.events() == []
+    note = bench.note()
+    bench.wait(2.0 * KEPT_EVERY)
+    assert bench.note() == note
+
+
+def test_a_note_of_an_earlier_version_keeps_the_clock_while_ids_are_known() -> None:
+    """0.2.0 did not write until when: for as long as an id of the newest decision may be known."""
+    assert Progress.of_note(b'{"uptime": 30.0, "position": 7, "forgotten": 6}', 25.0).until == 55.0
+    assert Progress.of_note(b'{"uptime": 30.0, "position": 7, "forgotten": 7}', 25.0).until == 0.0
+    assert Progress.of_note(b'{"uptime": 30.0, "position": 7, "until": 40.0}', 25.0).until == 40.0
+    assert Progress.of_note(b"", 25.0) == Progress()
+
+
 def test_an_id_is_known_by_the_clock_deleted_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events_module.WaitingEvents, "forget", lambda self, now: None)
     bench = served(tmp_path, event_memory=2 * WAIT)
@@ -708,7 +744,8 @@ def test_a_policy_without_privacy_shows_no_estimate(tmp_path: Path) -> None:
     assert math.isinf(look.spent_mu)
 
 
-def test_rows_of_settled_decisions_do_not_keep_rewards(bench: Bench) -> None:
+def test_rows_of_settled_decisions_do_not_keep_rewards(tmp_path: Path) -> None:
+    bench = served(tmp_path, event_memory=2.0 * WAIT)
     bench.arm("a")
     bench.reward("a", 1.0)
     assert [event.reward for event in bench.events()] == [1.0]

@@ -170,6 +170,16 @@ def _beats_need_rewards() -> tuple[Change, ...]:
     return (*_turn_of_rewards(lambda host, request: setattr(host, "told", True)), (Host, "tick", beat))
 
 
+def _beats_follow_deletion() -> tuple[Change, ...]:
+    """A beat is written when ids are left to be deleted, of which groups decide."""
+    due = Host._beat_due
+
+    def beat_due(self: Any, now: float) -> bool:
+        return due(self, now) or self._events.over(now)
+
+    return ((Host, "_beat_due", beat_due),)
+
+
 def _drains_what_has_come() -> tuple[Change, ...]:
     original = WaitingEvents.arrived
     return ((WaitingEvents, "arrived", lambda self, now: original(self, math.inf)),)
@@ -184,6 +194,7 @@ MUTANTS = (
     ServiceMutant("a group is a batch", "a group that waits", RELEASED, _groups_are_batches),
     ServiceMutant("a reward's visit forgets an id", "an id is asked for again", SENT, _forgets_on_rewards),
     ServiceMutant("beats come with rewards", "crash, with beats", MOVED, _beats_need_rewards),
+    ServiceMutant("beats follow what was deleted", "ids are to be deleted", MOVED, _beats_follow_deletion),
     ServiceMutant(
         "decisions see later rewards",
         "delay of all, without hold",

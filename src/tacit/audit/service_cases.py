@@ -97,6 +97,23 @@ def id_is_asked_for_again() -> Script:
     return Script(_body(event_memory=2.0 * WAIT), rows, steps, 29, (late, never))
 
 
+def ids_are_to_be_deleted(size: int = 995) -> Script:
+    """A reward comes between two decisions or behind them, while ids of others are to be deleted; then the crash.
+
+    With the reward between them the two decisions are two commits, and more ids are deleted.  If the beat behind them
+    depended on that, the clock would go on from another moment, and others be due at another decision.
+    """
+    old, replaced = 50, 50 + size
+    asked = [(1.0, range(old)), (8.0, range(old, replaced)), (10.0, range(replaced, replaced + 1))]
+    steps = [step for time, users in asked for step in (Step(time, "ask", tuple(users)), Step(time, "tick"))]
+    steps += [Step(11.01, "ask", (replaced + 1,)), Step(11.02, "ask", (replaced + 2,))]
+    steps += [Step(11.25, "tick"), Step(12.0, "crash")]
+    due = 12.0 + 8.0 + WAIT - 11.25  # if the clock goes on from the beat
+    steps += [Step(due + 0.001 * (number + 11), "ask", (replaced + 3 + number,)) for number in range(57)]
+    between, behind = Visitor(_FIRST, 1.0, 1.015), Visitor(_FIRST, 1.0, 1.03)
+    return Script(_body(default_reward=0.0), _crowd(replaced + 60), steps, replaced, (between, behind), group=2)
+
+
 def rewards_before_a_window_is_full() -> Script:
     """The reward window is full: whether one more decision is taken follows from the clock alone."""
     rows = _crowd(60) | {user: Visitor(_SECOND, 1.0, 0.5) for user in range(0, 60, 3)}
@@ -158,6 +175,9 @@ SERVICE_CASES: Final[Mapping[str, ServiceCase]] = MappingProxyType(
             lambda: crash_after_a_reward(beats=True), "a crash at 13 h, beats before it", still=True
         ),
         "an id is asked for again": ServiceCase(id_is_asked_for_again, "a late reward, a crash, an old id", still=True),
+        "ids are to be deleted": ServiceCase(
+            ids_are_to_be_deleted, "a reward between decisions or behind, a beat, a crash", still=True
+        ),
         "full window": ServiceCase(rewards_before_a_window_is_full, "no more decisions than can wait"),
         "a group that waits": ServiceCase(
             group_that_waits, "decisions that are carried out after others are due", still=True

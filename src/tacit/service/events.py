@@ -11,6 +11,7 @@ turn, since rewards change them without one.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import struct
 from collections.abc import Iterator
@@ -149,10 +150,20 @@ class Progress:
     """How many users came, where they are counted."""
     lives: int = 1
     """In how many lives their decisions may have counted: changed by a restore alone."""
+    until: float = 0.0
+    """When the memory of the newest decision is over, by the clock: until then some id is known."""
+
+    @classmethod
+    def of_note(cls, note: bytes, memory: float) -> Progress:
+        """Read a journal's note; ``memory`` is for how many seconds after its decision an id is known."""
+        found = cls(**json.loads(note or b"{}"))
+        if not found.until and found.position > found.forgotten:
+            found.until = found.uptime + memory  # 0.2.0 wrote none
+        return found
 
     def drop_waiting(self, group: Group) -> None:
         """Forget all decisions that wait, and their ids, with a group of changes."""
-        self.settled = self.forgotten = self.position
+        self.settled, self.forgotten, self.until = self.position, self.position, 0.0
         group.forget |= {EVENTS: self.position, INBOX: self.position}
 
 
@@ -170,12 +181,13 @@ class WaitingEvents:
         """Rewards that have come and not contributed, without ``hold``: when they came."""
         self.follow(progress)
 
-    def follow(self, progress: Progress) -> None:
-        """Go on from what another process has done, or this one before."""
+    def follow(self, progress: Progress, *, due_unknown: bool = True) -> None:
+        """Go on from what another process has done, or this one before; it may be unknown what is due next."""
         self._progress = progress
         self._settled_before = progress.settled
         """``settled`` at the last commit: rows that the open group changes must not be deleted by it."""
-        self.next_due = -math.inf
+        if due_unknown:
+            self.next_due = -math.inf
         """When the oldest unsettled event is due, at the earliest."""
         self._next_over = -math.inf
 
@@ -201,7 +213,8 @@ class WaitingEvents:
         """Remember a new decision, in place of an earlier one under an id whose memory was over."""
         self._progress.position += 1
         self.next_due = min(self.next_due, event.due)
-        self._next_over = min(self._next_over, event.due + self._memory)
+        self._progress.until = event.due + self._memory
+        self._next_over = min(self._next_over, self._progress.until)
         self._found[key] = row = Row(key, self._progress.position, event.pack())
         self._put(row)
 
@@ -229,10 +242,9 @@ class WaitingEvents:
         for row in sorted((self._found[key] for key in come & self._found.keys()), key=lambda row: row.position):
             yield row, Event.unpack(row.value)
 
-    @property
-    def next_change(self) -> float:
-        """When an event is due, or its memory over, at the earliest."""
-        return min(self.next_due, self._next_over)
+    def over(self, now: float) -> bool:
+        """Whether there may be ids to delete.  The clock must not follow it: groups decide what was deleted before."""
+        return now >= self._next_over
 
     def settle(self, now: float) -> Iterator[tuple[Row, Event]]:
         """All events that are due and not settled, in the order of their decisions; they count as settled then."""

@@ -143,9 +143,9 @@ class Host:
     ) -> None:
         self.journal, self.terms, self.hashes = journal, terms, hashes
         self._store, self._clock, self._wall, self._lock = store, clock, wall, threading.Lock()
-        self._note, self._progress = journal.note, Progress(**json.loads(journal.note or b"{}"))
+        self._note, self._progress = journal.note, Progress.of_note(journal.note, terms.memory)
         # Others may have gone on while this one was reading: its clock is that of then, or theirs if that is ahead.
-        then = Progress(**json.loads(note or b"{}")).uptime
+        then = Progress.of_note(note, terms.memory).uptime
         self._since = min(started - then, clock() - self._progress.uptime)
         self._used_at = started
         self._uptime = self._kept_at = self._progress.uptime
@@ -213,9 +213,10 @@ class Host:
         """Go on from where another process has come to, as the journal has just found it."""
         if self.journal.note == self._note:
             return
-        self._note, self._progress = self.journal.note, Progress(**json.loads(self.journal.note or b"{}"))
-        progress = self._progress
-        self._events.follow(progress)
+        progress = Progress.of_note(self.journal.note, self.terms.memory)
+        moved = replace(progress, forgotten=0) != replace(self._progress, forgotten=0)  # or only ids were deleted
+        self._note, self._progress = self.journal.note, progress
+        self._events.follow(progress, due_unknown=moved)
         if self._users is not None:
             self._users.known = progress.users
         self._uptime = self._kept_at = progress.uptime
@@ -239,7 +240,7 @@ class Host:
             if self._beat_due(now):
                 self._beat(now)
                 self.journal.tend()
-            elif not (self._waits or self.journal.resting) and self._clock() - self._used_at >= IDLE:
+            elif not (self._remembers or self.journal.resting) and self._clock() - self._used_at >= IDLE:
                 self.journal.rest()
 
     def _newest_beat(self) -> float:
@@ -247,11 +248,14 @@ class Host:
         return BEAT * math.floor((self._clock() - self._since) / BEAT)
 
     @property
-    def _waits(self) -> bool:
-        return self._progress.position > self._progress.forgotten
+    def _remembers(self) -> bool:
+        """Whether the memory of any decision is not over: by the clock, whatever has been deleted."""
+        return self._progress.uptime < self._progress.until
 
     def _beat_due(self, now: float) -> bool:
-        return now >= self._events.next_change or (self._waits and now - self._kept_at >= KEPT_EVERY)
+        """Whether a beat is to be written: a function of decisions and the clock, and of no group or deletion."""
+        ends = now >= self._progress.until or now - self._kept_at >= KEPT_EVERY
+        return now >= self._events.next_due or (self._remembers and ends)
 
     def _beat(self, now: float, *, last: bool = False) -> None:
         """Let everything contribute that is due by now, unless another process has done so."""
@@ -264,6 +268,17 @@ class Host:
                     self._look_up(())
                     more = self._advance(now)
                     self._commit()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Delete all ids whose memory is over, in commits that move no clock."""
+        before = -1
+        while before < self._progress.forgotten and self._events.over(self._progress.uptime):
+            before = self._progress.forgotten
+            with self.journal.working():
+                self._take_over()
+                self._moved = True  # the note tells what is deleted
+                self._commit()
 
     def tend(self) -> None:
         """Do upkeep that is due, such as a snapshot; no time passes by it."""
