@@ -163,9 +163,9 @@ def _forgets_on_rewards() -> tuple[Change, ...]:
 def _beats_need_rewards() -> tuple[Change, ...]:
     tick = Host.tick
 
-    def beat(self: Any) -> None:
+    def beat(self: Any, stamp: float) -> None:
         if getattr(self, "told", False):
-            tick(self)
+            tick(self, stamp)
 
     return (*_turn_of_rewards(lambda host, request: setattr(host, "told", True)), (Host, "tick", beat))
 

@@ -333,7 +333,7 @@ def test_no_reward_begins_a_clock(database: str) -> None:
         several.decide(0, "event")
         deployment = several.deployments[1]
         options, log = Options(), JsonLog(io.StringIO())
-        writer = Writer(deployment.tick, log, options.most_waiting)
+        writer = Writer(deployment.tick, deployment.clock, log, options.most_waiting)
         service = Service(deployment, Keyring(deployment.store), writer, writer, log, options)
         key = Key("caller", ("reward",), "n", "")
 

@@ -86,6 +86,8 @@ class PrivatePolicy(Policy):
         """What the report says of the estimate and the horizon; functions of releases and of the clock."""
         horizon = self.setting.horizon
         outlived = horizon_notices(self.decisions, horizon, ended=self._ended())
+        if self.config.noise == "fast" and self.config.seed is None:
+            outlived += ("noise 'fast' is for simulations: whoever sees enough of it can tell the rest.",)
         return bound_notices(self.estimate, self.setting.theta_bound) + outlived
 
     def _cohort(self, name: str) -> str:

@@ -211,16 +211,18 @@ class Deployment:
         copies = {name: served.host.public_copy() for name, served in private.items()}
         return back_up(self.store, copies, keys=keys)
 
-    def tick(self) -> None:
-        """Settle what is due in all policies, those included that another process has made.
+    def tick(self, stamp: float | None = None) -> None:
+        """Settle what is due in all policies at a beat, those included that another process has made.
+
+        ``stamp`` is when it was time for the beat, by ``clock``; now if it is left out.
 
         A policy's clock begins here or with a decision, a change or a reader, never with a reward that comes first.
         """
-        now = self.clock()
+        now = self.clock() if stamp is None else stamp
         if self.store.shared and now - self._looked_at >= _LOOK_EVERY:
             self._look(now)
         for served in self.policies.values():
-            served.host.tick()
+            served.host.tick(now)
 
     def close(self) -> None:
         """Write snapshots, which erase the logs of rows, and let go of the store."""

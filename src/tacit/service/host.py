@@ -230,12 +230,13 @@ class Host:
         """Decisions whose waiting time is not over: by the clock, whether or not they have a reward."""
         return self._progress.position - self._progress.settled
 
-    def tick(self) -> None:
-        """A beat: settle what is due, and keep the clock now and then, so that a crash loses little of it.
+    def tick(self, stamp: float | None = None) -> None:
+        """A beat, at the time of ``stamp`` or now.
 
+        It settles what is due, and keeps the clock now and then, so that a crash loses little of it.
         Whether there is anything to do follows from decisions and the clock, never from rewards.
         """
-        now = self._newest_beat()
+        now = self._newest_beat(self._clock() if stamp is None else stamp)
         with self._lock:
             if self._beat_due(now):
                 self._beat(now)
@@ -243,9 +244,9 @@ class Host:
             elif not (self._remembers or self.journal.resting) and self._clock() - self._used_at >= IDLE:
                 self.journal.rest()
 
-    def _newest_beat(self) -> float:
-        """The clock of the newest beat there could be: a multiple of ``BEAT``."""
-        return BEAT * math.floor((self._clock() - self._since) / BEAT)
+    def _newest_beat(self, stamp: float) -> float:
+        """The clock of the newest beat that there could be by then: a multiple of ``BEAT``."""
+        return BEAT * math.floor((stamp - self._since) / BEAT)
 
     @property
     def _remembers(self) -> bool:
@@ -287,7 +288,7 @@ class Host:
 
     def close(self) -> None:
         """A last beat and a snapshot; the host is not used any more."""
-        now = self._newest_beat()
+        now = self._newest_beat(self._clock())
         with self._lock:
             if self.journal.alive:
                 if not self.journal.resting or self.journal.seq > self.journal.snapshot_seq:

@@ -57,7 +57,7 @@ class _Process:
         self.deployment = Deployment(store, clock=clock, wall=lambda: _EPOCH + clock())
         self.words, options = io.StringIO(), Options()
         log = JsonLog(self.words)
-        writer = Writer(self.deployment.tick, log, options.most_waiting, _ALWAYS_QUICK, fail)
+        writer = Writer(self.deployment.tick, clock, log, options.most_waiting, _ALWAYS_QUICK, fail)
         self.keyring = Keyring(store)
         self.service = Service(self.deployment, self.keyring, writer, writer, log, options)
         self.app = App(self.service)

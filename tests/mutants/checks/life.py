@@ -157,7 +157,7 @@ def _both_inside(*calls: str) -> bool:
         first = pool.submit(targets[calls[0]])
         entered.acquire(timeout=5.0)
         second = pool.submit(targets[calls[1]])
-        both = entered.acquire(timeout=0.05)
+        both = entered.acquire(timeout=0.5)
         may_leave.set()
     if not both:  # two at once may also fail: a stream refuses a leaf whose noise the other call has used up
         first.result()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from types import SimpleNamespace
 from typing import cast
@@ -17,6 +18,7 @@ from tacit.service.host import Answer, Decide, Host, Request, Reward
 from tacit.service.http import writer as module
 from tacit.service.http.logs import JsonLog
 from tacit.service.http.problems import Problem
+from tacit.service.http.state import Service
 from tacit.service.http.writer import Answers, Writer
 
 EVERY_GROUP, NO_GROUP = 1e9, 0.0
@@ -57,7 +59,7 @@ class Ticking:
         self.ticks, self._work = 0, work
         self.ticked = threading.Event()
 
-    def tick(self) -> None:
+    def tick(self, stamp: float) -> None:
         self.ticks += 1
         self._work()
         if self.ticks >= 2:
@@ -76,7 +78,7 @@ def run(test: Callable[[Writer], Awaitable[None]], deployment: Ticking | None = 
     """A test with a writer of its own, in an event loop."""
 
     async def body() -> None:
-        writer = Writer((deployment or Ticking()).tick, JsonLog(io.StringIO()), 1000, quick)
+        writer = Writer((deployment or Ticking()).tick, time.monotonic, JsonLog(io.StringIO()), 1000, quick)
         writer.start()
         try:
             async with asyncio.timeout(120.0):
@@ -225,6 +227,9 @@ def test_decisions_and_rewards_are_refused_for_their_own_kind_alone() -> None:
         rewards = asyncio.ensure_future(writer.carry_out(cast(Host, host), reported(1, 2)))
         await asyncio.sleep(0)
         assert (writer.waiting, writer.waiting_rewards) == (1, 2)
+        options = SimpleNamespace(most_waiting=2)
+        seen = SimpleNamespace(stopping=threading.Event(), writer=writer, options=options)
+        assert Service.status.fget(seen) == "ok"  # type: ignore[attr-defined]
         with pytest.raises(Problem):
             await writer.carry_out(cast(Host, host), reported(3))
         second = begun(writer, host, 4)

@@ -86,9 +86,14 @@ def _opened(folder: Path, options: Options) -> Deployment:
 
 def _run(deployment: Deployment, keyring: Keyring, log: JsonLog, options: Options, listener: socket.socket) -> None:
     shared = deployment.store.shared
-    beats = deployment.tick, keyring.refresh  # other processes may have changed keys
-    writer = Writer(lambda: [beat() for beat in beats], log, options.most_waiting, 0.0 if shared else QUICK)
-    rewarder = Writer(lambda: None, log, options.most_waiting, 0.0) if shared else writer
+
+    def beat(stamp: float) -> None:
+        deployment.tick(stamp)
+        keyring.refresh()  # other processes may have changed keys
+
+    clock, most = deployment.clock, options.most_waiting
+    writer = Writer(beat, clock, log, most, 0.0 if shared else QUICK)
+    rewarder = Writer(lambda stamp: None, clock, log, most, 0.0) if shared else writer
     lanes = {writer, rewarder}
     service = Service(deployment, keyring, writer, rewarder, log, options)
     for lane in lanes:

@@ -4,6 +4,9 @@ While a group is being committed, others gather; the next group takes all of the
 commits.  The queue is bounded, for rewards and for everything else apart: what comes when too much of its own kind
 waits is refused at once, before anything is changed.  So whether a decision is taken never depends on rewards.
 
+**A beat waits its turn.**  It is stamped when it is time for it, and is carried out behind everything that has arrived
+before: a decision or a reward that waits behind a slow commit, of somebody's reward perhaps, is not overtaken by it.
+
 **Where a group is carried out.**  On a disk that syncs in a fraction of a millisecond the event loop does it by itself:
 to hand a group to another thread and back takes longer than its commit, since Python runs one thread at a time.  What
 may take longer (a slow disk, a snapshot, much that is due at once) is left to the writer's thread, and callers who
@@ -55,27 +58,36 @@ class Job(NamedTuple):
     """Whether they report rewards; one caller's requests are of one kind."""
 
 
+class Beat(NamedTuple):
+    """It is time for a beat."""
+
+    stamp: float
+    """When, by the clock of decisions."""
+
+
 Answered = list[tuple[Job, Answers]]
 
 
 class Writer:
     """Carries out groups: in the event loop where that is quick, else in a thread, which also calls ``beat``.
 
-    ``quick`` is how many seconds a group may take, on average, in the event loop; 0 leaves all to the thread.  ``fail``
-    is called with the error that interrupted a group, which is not answered: by default the process ends.
+    ``beat`` is called with the stamp of a beat, by ``clock``.  ``quick`` is how many seconds a group may take, on
+    average, in the event loop; 0 leaves all to the thread.  ``fail`` is called with the error that interrupted a group,
+    which is not answered: by default the process ends.
     """
 
     def __init__(
         self,
-        beat: Callable[[], object],
+        beat: Callable[[float], object],
+        clock: Callable[[], float],
         log: JsonLog,
         most_waiting: int,
         quick: float = QUICK,
         fail: Callable[[BaseException], None] | None = None,
     ) -> None:
-        self._beat, self._bound, self._quick = beat, most_waiting, quick
+        self._beat, self._clock, self._bound, self._quick = beat, clock, most_waiting, quick
         self._fail = fail or (lambda error: end_process(log, error))
-        self._arrived: list[Job] = []
+        self._arrived: list[Job | Beat] = []
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._live, name="tacit-writer", daemon=True)
         self._turn = threading.Lock()
@@ -86,7 +98,7 @@ class Writer:
         self._postponed = False
         """Whether something has arrived that waits for the turn."""
         self._aside = False
-        """Whether the thread has a group; changed by the event loop alone."""
+        """Whether the thread has a group or a beat; changed by the event loop alone."""
         self.waiting = 0
         """Requests that have no answer yet, rewards aside; changed by the event loop alone."""
         self.waiting_rewards = 0
@@ -137,10 +149,11 @@ class Writer:
         """Carry out what has arrived, here or in the thread; later, if a group is under way."""
         if not self._arrived:
             return
-        if self._usual >= self._quick:
+        first = self._arrived[0]
+        if isinstance(first, Beat) or self._usual >= self._quick:
             if not self._aside:
                 self._aside = True
-                self._work.put(partial(self._carry_out_aside, self._taken()))
+                self._work.put(self._next_aside(first))
             return
         self._postponed = True  # before the turn is asked for: the thread looks at this after letting go of it
         if self._aside or not self._turn.acquire(blocking=False):
@@ -159,18 +172,33 @@ class Writer:
         if self._arrived:
             asyncio.get_running_loop().call_soon(self._begin)
 
+    def _next_aside(self, first: Job | Beat) -> Callable[[], None]:
+        """Take what the thread is to do next out of the queue, which begins with ``first``."""
+        if isinstance(first, Beat):
+            del self._arrived[0]
+            return partial(self._beat_aside, first)
+        return partial(self._carry_out_aside, self._taken())
+
+    def _arrive(self, beat: Beat) -> None:
+        self._arrived.append(beat)
+        if len(self._arrived) == 1:
+            self._begin()
+
     def _come_back(self, answered: Answered) -> None:
         self._aside = False
         self._hand_back(answered)
         self._begin()
 
     def _taken(self) -> list[Job]:
-        """Return all that has arrived, up to the size of a group."""
-        number = count = 0
-        while number < len(self._arrived) and count < _LARGEST_GROUP:
-            count += len(self._arrived[number].requests)
-            number += 1
-        taken, self._arrived = self._arrived[:number], self._arrived[number:]
+        """Take the jobs that arrived before the next beat out of the queue, up to the size of a group."""
+        taken: list[Job] = []
+        count = 0
+        for job in self._arrived:
+            if isinstance(job, Beat) or count >= _LARGEST_GROUP:
+                break
+            taken.append(job)
+            count += len(job.requests)
+        del self._arrived[: len(taken)]
         return taken
 
     def _hand_back(self, answered: Answered) -> None:
@@ -202,7 +230,7 @@ class Writer:
         try:
             while True:
                 if next_beat <= time.monotonic():  # even if there is much else to do
-                    self.alone(self._beat)
+                    self._ask_for_beat()
                     next_beat = time.monotonic() + BEAT
                 try:
                     work = self._work.get(timeout=max(0.0, next_beat - time.monotonic()))
@@ -213,6 +241,13 @@ class Writer:
                 work()
         except BaseException as error:
             self._fail(error)
+
+    def _ask_for_beat(self) -> None:
+        beat = Beat(self._clock())
+        if self._loop is None:  # nothing has arrived yet
+            self.alone(partial(self._beat, beat.stamp))
+        else:
+            self._in_loop(self._arrive, beat)
 
     def alone(self, work: Callable[[], Result]) -> Result:
         """Return what this work returns, in a thread, while no group is carried out: it may take long."""
@@ -226,6 +261,11 @@ class Writer:
         with self._turn:
             answered = self._answered(jobs, tending=True)
         self._in_loop(self._come_back, answered)
+
+    def _beat_aside(self, beat: Beat) -> None:
+        with self._turn:
+            self._beat(beat.stamp)
+        self._in_loop(self._come_back, [])
 
     def _in_loop(self, call: Callable[..., object], *arguments: object) -> None:
         with suppress(RuntimeError):  # the loop has ended: the callers are gone, and may ask again
