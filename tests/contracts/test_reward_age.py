@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tacit.policies.log import Decided, LogEntry, Rewarded
 from tacit.policies.policy import Policy
 from tacit.policies.registry import POLICIES, policy_class
 from tacit.policies.state import flatten
+from tacit.typing import FloatArray
 from tests.contracts.policies import PRIVATE, make, make_private, rounds, walk
 
 STREAMED = ["stream-glm", "joint-glm", "joint-linucb"]
@@ -34,6 +36,19 @@ def _learned(policy: Policy) -> dict[str, Any]:
 def _same(first: Policy, second: Policy) -> None:
     for path, array in _learned(first).items():
         assert np.array_equal(array, _learned(second)[path]), path
+
+
+def _watched(policy: Policy) -> list[float]:
+    """The rewards that the policy learns from, from now on."""
+    learned: list[float] = []
+    usual = policy._learn_rows
+
+    def learn(memos: FloatArray, rewards: FloatArray) -> None:
+        learned.extend(rewards.tolist())
+        usual(memos, rewards)
+
+    policy._learn_rows = learn  # type: ignore[method-assign]
+    return learned
 
 
 def _play(policy: Policy, count: int, delays: Any, *, group: int = 1) -> list[int]:
@@ -120,6 +135,49 @@ def test_the_simulators_loop_is_select_and_update_in_turn(name: str) -> None:
 
 
 @every_aged_policy
+@pytest.mark.parametrize("age", [2, 40])
+def test_play_is_select_and_update_in_turn_across_releases(name: str, age: int) -> None:
+    """Spans are of a few decisions here: some are shorter than the age, and others longer."""
+    contexts, rewards = rounds(400)
+    pair = by_hand, at_once = make(name, reward_age=age), make(name, reward_age=age)
+    taken, given = _watched(by_hand), _watched(at_once)
+    earlier = [[policy.select(arms) for arms in contexts[:3]] for policy in pair]
+    for first, stop in ((3, 4), (4, 30), (30, 300), (300, 400)):  # calls end within spans
+        rest = contexts[first:stop], rewards[first:stop]
+        assert walk(by_hand, *rest) == list(at_once.play(*rest))
+        _same(by_hand, at_once)
+        assert taken == given
+        for path, array in by_hand._pending.to_arrays().items():  # a product of many rows is rounded in its own way
+            np.testing.assert_allclose(array, at_once._pending.to_arrays()[path], rtol=1e-12, err_msg=path)
+        if first == 3 and age > 4:
+            for policy, decisions in zip(pair, earlier, strict=True):
+                policy.update(decisions[1], 0.5)
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_play_makes_no_call_for_a_user_whose_reward_must_wait(name: str) -> None:
+    calls = []
+    for count in (4, 24):
+        policy = make(name, reward_age=AGE, horizon=10_000)
+        policy.play(*rounds(4_000))
+        while policy._clock.ticks_left < 30:  # the next ones are in the middle of a leaf
+            policy.select(rounds(1)[0][0])
+        calls.append(_calls(policy, *rounds(count, seed=6)))
+    assert calls[0] == calls[1]
+
+
+def _calls(policy: Policy, contexts: FloatArray, rewards: FloatArray) -> int:
+    """Python functions that are entered while ``policy`` plays."""
+    entered: list[str] = []
+    sys.setprofile(lambda frame, event, argument: entered.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        policy.play(contexts, rewards)
+    finally:
+        sys.setprofile(None)
+    return len(entered)
+
+
+@every_aged_policy
 def test_a_loaded_policy_goes_on_with_the_rewards_that_were_kept(name: str, tmp_path: Path) -> None:
     contexts, rewards = rounds(120)
     whole, split = make(name, reward_age=AGE), make(name, reward_age=AGE)
@@ -162,12 +220,12 @@ def test_late_rewards_are_refused_by_the_clock_alone_and_change_nothing(name: st
 @every_aged_policy
 def test_nothing_is_learned_before_the_age(name: str) -> None:
     policy, (contexts, rewards) = make(name, reward_age=AGE), rounds(AGE + 1)
-    learned: list[float] = []
-    usual = policy._learn
-    policy._learn = lambda memo, reward: learned.append(reward) or usual(memo, reward)  # type: ignore[method-assign, func-returns-value]
+    learned = _watched(policy)
     walk(policy, contexts[:AGE], rewards[:AGE])
+    assert policy.state is not None  # with all rewards that were taken in
     assert learned == []
     policy.select(contexts[AGE])
+    assert policy.state is not None
     assert len(learned) == 1
 
 
@@ -254,10 +312,10 @@ def test_kept_rewards_are_secret_and_lost_by_a_recovery(name: str, tmp_path: Pat
         recovered = tacit.load(tmp_path / "state", recover=True)
     arrays = recovered._pending.to_arrays()
     assert arrays["ids"].size == arrays["kept_ids"].size == 0
-    learned: list[float] = []
-    recovered._learn = lambda memo, reward: learned.append(reward)  # type: ignore[method-assign]
+    learned = _watched(recovered)
     for user in contexts[: 2 * AGE]:
         recovered.select(user)
+    assert recovered.state is not None
     assert learned == []
 
 
@@ -293,16 +351,16 @@ def test_an_interrupted_tick_counts_no_reward_twice() -> None:
     for identity in range(20):
         policy.update(identity, float(rewards[identity, 0]))
     learned: list[float] = []
-    usual = policy._learn
+    usual = policy._learn_rows
 
-    def interrupted(memo: Any, reward: float) -> None:
+    def interrupted(memos: FloatArray, rewards: FloatArray) -> None:
         if len(learned) == 4:
             learned.append(-1.0)
             raise KeyboardInterrupt
-        learned.append(reward)
-        usual(memo, reward)
+        learned.extend(rewards.tolist())
+        usual(memos, rewards)
 
-    policy._learn = interrupted  # type: ignore[method-assign]
+    policy._learn_rows = interrupted  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         policy.select(contexts[20])
     policy.select(contexts[20])

@@ -51,10 +51,9 @@ class Clock:
 
 def tick(policy: Policy, users: int) -> FloatArray:
     """Tick before the decisions of ``users``, and return their coins, shape (users, coin count)."""
-    clock, pending, counted = policy._clock, policy._pending, users
-    if pending.age:
-        for memo, reward in pending.matured():
-            policy._learn(memo, reward)
+    clock, counted = policy._clock, users
+    if policy._pending.age:
+        learn_matured(policy)
         counted = policy._counted(users)
     begins = clock.ticks_left <= 0
     if begins:
@@ -88,66 +87,84 @@ def release(policy: Policy, noise: FloatArray, users: int, counted: int) -> None
 
 
 def learn_queued(policy: Policy) -> None:
-    """Sum up what waits.  Taken out first: an interruption may lose rewards, and never counts one twice."""
-    queued, policy._clock.unlearned = policy._clock.unlearned, []
-    memos, rewards = zip(*queued, strict=True)
-    policy._learn_rows(np.concatenate(memos).reshape(len(memos), -1), np.array(rewards))
+    """Learn from what waits: many at a time where choices depend on releases alone, else one by one.
+
+    Taken out first: an interruption may lose rewards, and never counts one twice.
+    """
+    queue, most = policy._clock.unlearned, QUEUE if policy._chooses_by_releases else 1
+    while queue:
+        memos, rewards = zip(*queue[:most], strict=True)
+        del queue[:most]
+        policy._learn_rows(np.concatenate(memos).reshape(len(memos), -1), np.array(rewards))
+
+
+def learn_matured(policy: Policy, further: int = 1) -> None:
+    """Take in the rewards that ``reward_age`` kept, of decisions old enough after so many ``further`` ones."""
+    queue = policy._clock.unlearned
+    queue += policy._pending.matured(further)
+    if not policy._chooses_by_releases or len(queue) >= QUEUE:
+        learn_queued(policy)
 
 
 def play(policy: Policy, contexts: FloatArray, rewards: FloatArray) -> IntArray:
     """Play whole rounds, span by span; ``contexts`` are in the form that steps take."""
-    count, clock = contexts.shape[0], policy._clock
+    count, clock, pending = contexts.shape[0], policy._clock, policy._pending
     clock.ticks_left = 0  # spans of its own: if it is interrupted, the next decision begins another
-    if clock.unlearned:
-        learn_queued(policy)  # before those of these rounds, as they came
+    learn_queued(policy)  # before those of these rounds, as they came
     arms, start = np.empty(count, dtype=np.int64), 0
     while start < count:
+        if pending.age:
+            learn_matured(policy)  # those of the span before, which come before this one's release
         span = clock.span = policy._next_span()
-        stop = min(count, start + span.ticks)
+        stop = min(count, start + _rounds_of(policy, span))
         _play_rounds(policy, span, contexts[start:stop], rewards[start:stop], arms[start:stop])
         start = stop
-    policy._pending.skip(count)
+    if pending.age:
+        learn_matured(policy, further=0)
+    else:
+        pending.skip(count)
     return arms
+
+
+def _rounds_of(policy: Policy, span: Span) -> int:
+    """How many rounds a span is long: longer than what it counts where decisions are too young to be counted."""
+    most = span.ticks + policy._pending.age
+    return span.ticks + most - policy._counted(most) if span.rare else span.ticks
 
 
 def _play_rounds(policy: Policy, span: Span, contexts: FloatArray, rewards: FloatArray, arms: IntArray) -> None:
     """Play the rounds of a span: together where only its first tick can release anything, else one by one."""
-    count, together = arms.size, span.rare and policy._chooses_by_releases
+    count, together, age = arms.size, span.rare and policy._chooses_by_releases, policy._pending.age
     noise = _noise(policy, span, 1 if span.rare else count)
     coins = policy.randomness.coins.random((count, policy._coin_count))
     if together:
-        release(policy, noise[0], count, count)
+        release(policy, noise[0], count, policy._counted(count))
     most, start = max(1.0, _CHUNK // contexts[0].size) if together else 1.0, 0
     while start < count:
         part = slice(start, min(count, start + int(most)))
         if not together:
-            release(policy, noise[start] if start < len(noise) else _NOTHING, 1, 1)
+            if age:
+                learn_matured(policy)
+            release(policy, noise[start] if start < len(noise) else _NOTHING, 1, policy._counted(1))
         played = _play_part(policy, contexts[part], rewards[part], coins[part], arms[part])
         start += played
-        if policy._steps.until_change is not None:
+        if policy._steps.until_change is not None and not age:
             most = min(1.5 * most, _AHEAD) if start == part.stop else max(1.0, 0.5 * played)
 
 
 def _play_part(policy: Policy, contexts: FloatArray, rewards: FloatArray, coins: FloatArray, arms: IntArray) -> int:
-    """Choose and learn; return the number of users played."""
+    """Choose, and learn or keep the rewards until they come of age; return the number of users played."""
     memos, until_change = np.empty((arms.size, policy._pending.memo_size)), policy._steps.until_change
     arms[:] = policy._steps.choose(policy._state, contexts, coins, memos)
     earned = rewards[0][arms] if arms.size == 1 else rewards[np.arange(arms.size), arms]
+    if policy._pending.age:
+        policy._pending.keep_many(memos, earned)
+        return arms.size
     if until_change is not None:
         kept = until_change(policy._state, memos)
         memos, earned = memos[:kept], earned[:kept]
     policy._learn_rows(memos, earned)
     return len(memos)
-
-
-def play_with_age(policy: Policy, contexts: FloatArray, rewards: FloatArray) -> IntArray:
-    """Play rounds one by one where rewards wait for their age: what is learned before a round depends on the clock."""
-    arms = np.empty(contexts.shape[0], dtype=np.int64)
-    for t in range(arms.size):
-        chosen, memos, _ = policy._decide(contexts[t : t + 1])
-        arms[t] = chosen[0]
-        policy._pending.keep(policy._pending.add(memos[0]), rewards.item(t, arms[t]))
-    return arms
 
 
 def _noise(policy: Policy, span: Span, ticks: int) -> FloatArray:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -171,18 +173,22 @@ class Pending:
         made = self._next_id - self._first_id + 1 - self.age
         return max(0, made + users) - max(0, made)
 
-    def matured(self) -> Iterator[tuple[FloatArray, float]]:
-        """Memos and rewards of the decisions that are old enough when the next one is made, oldest first.
+    def keep_many(self, memos: FloatArray, rewards: FloatArray) -> None:
+        """Remember decisions whose rewards are known at once, until they are old enough."""
+        identities = range(self._next_id, self._next_id + len(memos))
+        self._kept.update(zip(identities, zip(memos, rewards.tolist(), strict=True), strict=True))
+        self._next_id = identities.stop
 
-        Which decisions these are depends on the clock alone.  Those without a reward expire.  Each is given away before
-        it is handed out: where the rest is interrupted, a reward never counts twice.
+    def matured(self, further: int = 1) -> list[tuple[FloatArray, float]]:
+        """Memos and rewards of the decisions that are old enough after so many ``further`` ones, oldest first.
+
+        Which decisions these are depends on the clock alone.  Those without a reward expire.
         """
-        while self._oldest <= self._next_id - self.age:
-            self._memos.pop(self._oldest, None)
-            found = self._kept.pop(self._oldest, None)
-            self._oldest += 1
-            if found is not None:
-                yield found
+        old = range(self._oldest, max(self._oldest, self._next_id + further - self.age))
+        deque(map(self._memos.pop, old, repeat(None)), maxlen=0)
+        found = [*filter(None, map(self._kept.pop, old, repeat(None)))]
+        self._oldest = old.stop
+        return found
 
     def memo(self, identity: int) -> FloatArray:
         """What was remembered of decision ``identity``."""

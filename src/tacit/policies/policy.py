@@ -17,7 +17,7 @@ from tacit.glm.links import LINKS
 from tacit.policies import persistence
 from tacit.policies.admission import ArmForm, Record, admit_reward, admit_rewards
 from tacit.policies.beliefs import AnyBelief, PointBelief, prediction, predictions
-from tacit.policies.clock import NO_END, QUEUE, Clock, Span, learn_queued, play, play_with_age, tick
+from tacit.policies.clock import NO_END, QUEUE, Clock, Span, learn_queued, play, tick
 from tacit.policies.config import Config, described_fields
 from tacit.policies.decision import Decision, Pending
 from tacit.policies.explanation import ChoiceExplanation, Explanation, explanation
@@ -473,7 +473,7 @@ class Policy(ABC):
             raise InvalidInput("play hands no decisions over to a log: use select and update where one is kept")
         with self._life.free(), self._life.turn():
             self._life.go_on()
-            return (play_with_age if self._pending.age else play)(self, block, table)
+            return play(self, block, table)
 
     def explain(
         self,
