@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from scipy.linalg.lapack import dsyevd
 
 from tacit.typing import FloatArray
 
 _SECULAR_ITERATIONS = 200
 _ROUNDING = 1e-13
+_TINY = 1e-300
+"""Curvatures below it have no reciprocal."""
 
 
 def norm(x: FloatArray) -> float:
@@ -27,21 +30,29 @@ def into_ball_by_metric(theta: FloatArray, radius: float, metric: FloatArray) ->
     """Move ``theta`` to the point t of the ball that minimises (t - theta)' A (t - theta), A the metric.
 
     With A the curvature of a loss it is the constrained Newton step.  It solves (A + m I) t = A theta for the
-    multiplier m >= 0 that puts t on the sphere: one eigendecomposition, and Newton's method on 1 / norm, which
-    converges monotonically (More and Sorensen 1983, section 3).  Where rounding hides that A is positive definite, t is
-    the nearest point in the Euclidean norm.  Callers hold BLAS to one thread (`tacit.threads`).
+    multiplier m >= 0 that puts t on the sphere, by one eigendecomposition.  Where rounding hides that A is positive
+    definite, t is the nearest point in the Euclidean norm.  Callers hold BLAS to one thread (`tacit.threads`).
     """
     if norm(theta) <= radius:
         return theta
     curvatures, basis, failed = dsyevd(metric, lower=1)  # as numpy.linalg.eigh does, without its checks
-    if failed or not curvatures[0] > 0.0:
+    if failed or not curvatures[0] > _TINY:
         return into_ball(theta, radius)
-    pull, shifted = curvatures * theta.dot(basis), curvatures
+    turned = theta.dot(basis)
+    # What rounding left outside goes along the ray.
+    return into_ball(basis.dot(turned / secular_divisors(turned, 1.0 / curvatures, radius)), radius)
+
+
+def secular_divisors(coordinates: FloatArray, shares: FloatArray, radius: float) -> FloatArray:
+    """Return 1 + m b for the shares b and the m >= 0 that brings the length of c / (1 + m b) down to the radius.
+
+    Newton's method on 1 / length converges monotonically (More and Sorensen 1983, section 3).
+    """
+    divisors = np.ones_like(shares)
     for _ in range(_SECULAR_ITERATIONS):
-        coordinates = pull / shifted
-        squared = float(coordinates.dot(coordinates))
-        length = math.sqrt(squared)
-        if length <= radius * (1.0 + _ROUNDING):
+        shrunk = coordinates / divisors
+        excess = norm(shrunk) / radius - 1.0
+        if excess <= _ROUNDING:
             break
-        shifted = shifted + (length / radius - 1.0) * squared / float(coordinates.dot(coordinates / shifted))
-    return into_ball(basis.dot(coordinates), radius)  # what rounding left outside goes along the ray
+        divisors = divisors + excess * shrunk.dot(shrunk) / shrunk.dot(shrunk * shares / divisors) * shares
+    return divisors

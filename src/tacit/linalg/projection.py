@@ -13,13 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh
-from scipy.optimize import brentq, root_scalar
+from scipy.optimize import brentq
 
 from tacit.errors import InvalidInput
-from tacit.linalg.ball import into_ball_by_metric, norm
+from tacit.linalg.ball import into_ball_by_metric, norm, secular_divisors
 from tacit.typing import FloatArray
 
-_SECULAR_ITERATIONS = 200
 _LARGEST_MULTIPLIER = 1e15
 """In units of trace(metric) / trace(matrix): beyond it ball and ellipsoid count as disjoint."""
 
@@ -52,25 +51,9 @@ class Ellipsoid(NamedTuple):
         curvatures, basis = eigh(self.matrix, metric)
         curvatures = np.maximum(curvatures, 0.0)
         coordinates = basis.T @ (metric @ (theta - self.center))
-        offset = basis @ (coordinates / (1.0 + _secular_root(curvatures, coordinates, self.radius) * curvatures))
+        offset = basis @ (coordinates / secular_divisors(np.sqrt(curvatures) * coordinates, curvatures, self.radius))
         beyond = self.distance(self.center + offset) / self.radius
         return np.asarray(self.center + offset / max(1.0, beyond))  # what rounding left outside goes along the ray
-
-
-def _secular_root(curvatures: FloatArray, coordinates: FloatArray, radius: float) -> float:
-    """The multiplier m with sum_i b_i u_i^2 / (1 + m b_i)^2 = radius^2, where the sum at m = 0 is larger."""
-
-    def excess(multiplier: float) -> tuple[float, float]:
-        """radius / length - 1, and its slope; Newton's method from 0 never passes the root but for rounding."""
-        share = 1.0 + multiplier * curvatures
-        terms = curvatures * np.square(coordinates / share)
-        length = math.sqrt(float(np.sum(terms)))
-        return radius / length - 1.0, radius * float(terms @ (curvatures / share)) / length**3
-
-    found = root_scalar(
-        excess, x0=0.0, fprime=True, method="newton", xtol=1e-300, rtol=1e-10, maxiter=_SECULAR_ITERATIONS
-    )
-    return float(found.root)
 
 
 class Region(NamedTuple):
