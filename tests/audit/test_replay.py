@@ -18,7 +18,8 @@ from tacit.audit.replay import kind_ratios, own_registry, replay
 from tacit.audit.session import Cost
 from tacit.audit.statistics import gaussian_bound
 from tacit.audit.tasks import AuditTask
-from tacit.audit.worlds import NEVER, UserRow, World, driven_world, make_world, opposite_rows
+from tacit.audit.worlds import UserRow, World, driven_world, make_world, opposite_rows
+from tacit.environments.arrivals import NEVER
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import POLICIES, make_policy, policy_class
 from tacit.policies.state import public_part

@@ -18,7 +18,8 @@ import numpy as np
 from tacit.audit.joint_draws import DrawRecord
 from tacit.audit.session import SHUFFLED, Cost, Diverged, Session
 from tacit.audit.statistics import loss_mu
-from tacit.audit.worlds import NEVER, UserRow, World, neighbours
+from tacit.audit.worlds import UserRow, World, neighbours
+from tacit.environments.arrivals import NEVER
 from tacit.errors import AlreadyRewarded, ExpiredDecision
 from tacit.policies import registry
 from tacit.policies.decision import Decision

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tacit.environments.arrivals import NEVER
 from tacit.policies.joint.steps import criterion_threshold
 from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.state import flatten, rebuild
@@ -21,8 +22,6 @@ from tacit.typing import FloatArray, IntArray
 
 EXCESS: Final = 10.0
 """Factor by which the replaced user's rewards exceed what they are clipped to."""
-NEVER: Final = -1
-"""Delay of a reward that does not come."""
 AXIS: Final = 0
 """Index of e_1, along which driven worlds push the estimates."""
 _ROUNDS_PER_AXIS: Final = 4
