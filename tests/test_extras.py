@@ -135,6 +135,7 @@ def test_without_a_command_line_one_sentence_says_what_to_install(arguments: tup
     ("code", "extra"),
     [
         ("import tacit.client", "client"),
+        ("import tacit.testing.services", "serve"),
         ("import tacit.experiments.plots", "lab"),
         ("from tacit.experiments.engines import Joblib; list(Joblib(2).finished(abs, [(1,), (2,)]))", "lab"),
         ("from tacit.experiments.engines import Ray; list(Ray(2).finished(abs, [(1,), (2,)]))", "ray"),

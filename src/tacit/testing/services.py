@@ -17,18 +17,22 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from tacit.extras import named_extras
 from tacit.policies.policy import Policy
-from tacit.service.backup import back_up_store, restore_store
-from tacit.service.deployment import Deployment
-from tacit.service.http.app import App
-from tacit.service.http.keys import Keyring
-from tacit.service.http.logs import JsonLog
-from tacit.service.http.operations import OPERATIONS
-from tacit.service.http.options import Options
-from tacit.service.http.state import Service
-from tacit.service.http.writer import Writer
-from tacit.service.sqlite_store import SQLiteStore
-from tacit.service.store import Behind, Tail
+
+with named_extras():
+    from tacit.service.backup import back_up_store, restore_store
+    from tacit.service.deployment import Deployment
+    from tacit.service.http.app import App
+    from tacit.service.http.keys import Keyring
+    from tacit.service.http.logs import JsonLog
+    from tacit.service.http.operations import OPERATIONS
+    from tacit.service.http.options import Options
+    from tacit.service.http.state import Service
+    from tacit.service.http.writer import Writer
+    from tacit.service.sqlite_store import SQLiteStore
+    from tacit.service.store import Behind, Tail
+
 
 _NAME: Final = "audited"
 _PATH: Final = f"/v1/policies/{_NAME}"
