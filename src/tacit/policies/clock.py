@@ -99,11 +99,12 @@ def learn_queued(policy: Policy) -> None:
 
 
 def learn_matured(policy: Policy, further: int = 1) -> None:
-    """Take in the rewards that ``reward_age`` kept, of decisions old enough after so many ``further`` ones."""
-    queue = policy._clock.unlearned
-    queue += policy._pending.matured(further)
-    if not policy._chooses_by_releases or len(queue) >= QUEUE:
-        learn_queued(policy)
+    """Take in the rewards that ``reward_age`` has kept of decisions old enough after so many ``further`` ones."""
+    if policy._pending.age:
+        queue = policy._clock.unlearned
+        queue += policy._pending.matured(further)
+        if not policy._chooses_by_releases or len(queue) >= QUEUE:
+            learn_queued(policy)
 
 
 def play(policy: Policy, contexts: FloatArray, rewards: FloatArray) -> IntArray:
@@ -113,15 +114,13 @@ def play(policy: Policy, contexts: FloatArray, rewards: FloatArray) -> IntArray:
     learn_queued(policy)  # before those of these rounds, as they came
     arms, start = np.empty(count, dtype=np.int64), 0
     while start < count:
-        if pending.age:
-            learn_matured(policy)  # those of the span before, which come before this one's release
+        learn_matured(policy)  # those of the span before, which come before this one's release
         span = clock.span = policy._next_span()
         stop = min(count, start + _rounds_of(policy, span))
         _play_rounds(policy, span, contexts[start:stop], rewards[start:stop], arms[start:stop])
         start = stop
-    if pending.age:
-        learn_matured(policy, further=0)
-    else:
+    learn_matured(policy, further=0)
+    if not pending.age:
         pending.skip(count)
     return arms
 
@@ -143,8 +142,7 @@ def _play_rounds(policy: Policy, span: Span, contexts: FloatArray, rewards: Floa
     while start < count:
         part = slice(start, min(count, start + int(most)))
         if not together:
-            if age:
-                learn_matured(policy)
+            learn_matured(policy)
             release(policy, noise[start] if start < len(noise) else _NOTHING, 1, policy._counted(1))
         played = _play_part(policy, contexts[part], rewards[part], coins[part], arms[part])
         start += played
@@ -157,13 +155,11 @@ def _play_part(policy: Policy, contexts: FloatArray, rewards: FloatArray, coins:
     memos, until_change = np.empty((arms.size, policy._pending.memo_size)), policy._steps.until_change
     arms[:] = policy._steps.choose(policy._state, contexts, coins, memos)
     earned = rewards[0][arms] if arms.size == 1 else rewards[np.arange(arms.size), arms]
-    if policy._pending.age:
-        policy._pending.keep_many(memos, earned)
-        return arms.size
     if until_change is not None:
         kept = until_change(policy._state, memos)
         memos, earned = memos[:kept], earned[:kept]
-    policy._learn_rows(memos, earned)
+    take_in = policy._pending.keep_many if policy._pending.age else policy._learn_rows
+    take_in(memos, earned)
     return len(memos)
 
 

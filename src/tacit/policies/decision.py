@@ -87,8 +87,9 @@ class Pending:
         identity = self._next_id
         self._memos[identity] = memo
         self._next_id += 1
-        if self._oldest < self._next_id - self._window:
-            self._expire()
+        while self._oldest < self._next_id - self._window:
+            self._memos.pop(self._oldest, None)
+            self._oldest += 1
         return identity
 
     def add_many(self, memos: FloatArray) -> range:
@@ -96,14 +97,15 @@ class Pending:
         identities = range(self._next_id, self._next_id + len(memos))
         self._memos.update(zip(identities, memos, strict=True))
         self._next_id = identities.stop
-        self._expire()
+        self._forget(self._next_id - self._window)
         return identities
 
-    def _expire(self) -> None:
-        """Forget the decisions that the window has passed."""
-        while self._oldest < self._next_id - self._window:
-            self._memos.pop(self._oldest, None)
-            self._oldest += 1
+    def _forget(self, stop: int) -> range:
+        """Have the decisions before ``stop`` expire, and return their ids; makes no call for each."""
+        old = range(self._oldest, max(self._oldest, stop))
+        deque(map(self._memos.pop, old, repeat(None)), maxlen=0)
+        self._oldest = old.stop
+        return old
 
     def check_next(self, identity: int, users: int, memos: FloatArray) -> None:
         """Refuse an entry of a log whose first decision is not the next one, or whose memos are not for ``users``."""
@@ -115,10 +117,7 @@ class Pending:
     def skip(self, count: int) -> None:
         """Count decisions whose rewards were taken in at once."""
         self._next_id += count
-        while self._oldest < self._next_id - self._window and self._memos:
-            self._memos.pop(self._oldest, None)
-            self._oldest += 1
-        self._oldest = max(self._oldest, self._next_id - self._window)
+        self._forget(self._next_id - self._window)
 
     def find(self, decision: Decision | int) -> int:
         """The id of a decision whose reward may be reported now; an error names what is wrong otherwise."""
@@ -158,12 +157,10 @@ class Pending:
                 return memo
         return self._memos.pop(self.find(decision))
 
-    def keep(self, decision: Decision | int, reward: float) -> int:
-        """Keep a reward until its decision is old enough, and return the decision's id; refuses what ``take`` does."""
+    def keep(self, decision: Decision | int, reward: float) -> None:
+        """Keep a reward until its decision is old enough; refuses what ``take`` does."""
         identity = self.find(decision)
-        self._kept[identity] = self._memos[identity], reward
-        del self._memos[identity]
-        return identity
+        self._kept[identity] = self._memos.pop(identity), reward
 
     def coming_of_age(self, users: int) -> int:
         """How many decisions come of age with the next ``users``: what the clock of releases counts in their place.
@@ -184,11 +181,8 @@ class Pending:
 
         Which decisions these are depends on the clock alone.  Those without a reward expire.
         """
-        old = range(self._oldest, max(self._oldest, self._next_id + further - self.age))
-        deque(map(self._memos.pop, old, repeat(None)), maxlen=0)
-        found = [*filter(None, map(self._kept.pop, old, repeat(None)))]
-        self._oldest = old.stop
-        return found
+        old = self._forget(self._next_id + further - self.age)
+        return [*filter(None, map(self._kept.pop, old, repeat(None)))]
 
     def memo(self, identity: int) -> FloatArray:
         """What was remembered of decision ``identity``."""
