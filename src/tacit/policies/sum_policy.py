@@ -125,6 +125,9 @@ class SumPolicy(ContinualPolicy):
     >>> policy.update(policy.select([[1.0, 0.0], [0.0, 1.0]]), 1.0)
     """
 
+    coin_count: int = 0
+    """Uniform random numbers that ``choose`` is handed for each user; a property where it follows from the setting."""
+    _coin_count = property(lambda self: self.coin_count)  # type: ignore[assignment]
     _steps = Steps(_choose, _learn, _advance)
 
     @property
@@ -178,7 +181,7 @@ class SumPolicy(ContinualPolicy):
             The newest result of `solve`.
         contexts : ndarray, shape (N, K, d)
             Features of the K arms of each of N users.
-        coins : ndarray, shape (N, ``_coin_count``)
+        coins : ndarray, shape (N, ``coin_count``)
             Uniform random numbers; `standard_normals` makes Gaussian ones.
 
         Returns
