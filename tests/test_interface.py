@@ -23,6 +23,14 @@ from tacit.policies.registry import POLICIES
 
 ROOT = Path(__file__).parents[1]
 NAMES = [name for name in tacit.__all__ if name != "__version__"]
+ON_A_POLICY = """
+    abandon arm_form belief config config_type decisions estimate explain fingerprint from_public_snapshot from_snapshot
+    guarantee keep_log ledger links name play privacy private public_fingerprint public_snapshot publisher randomness
+    recover replay save select select_admitted select_batch setting snapshot state update
+"""
+"""All public names of a private policy: those that users call, what it is, and seams for hosts and authors."""
+ON_A_SHUFFLED_ONE = "batch_users bytes_per_user plan reports_per_user"
+SEAMS = ("arm_form", "select_admitted", "publisher", "randomness", "state", "belief")
 DOCTESTS = """
 import doctest, importlib, sys
 for name in sys.argv[1:]:
@@ -137,6 +145,17 @@ def test_methods_that_users_call_are_among_those_looked_at() -> None:
     assert {"to_json", "from_json", "given"} <= set(public_methods(tacit.Config))
     assert "count" not in public_methods(tacit.Decision)  # of every tuple
     assert sum(len(public_methods(found)) for found in EXPORTED.values() if inspect.isclass(found)) > 500
+
+
+@pytest.mark.parametrize(("name", "more"), [("stream-glm", ""), ("joint-glm", ""), ("shuffle-glm", ON_A_SHUFFLED_ONE)])
+def test_a_policy_has_these_public_names_and_no_others(name: str, more: str) -> None:
+    policy = tacit.make_policy(name, dim=2, horizon=5_000, epsilon=1.0, delta=1e-6, seed=1)
+    assert [each for each in dir(policy) if not each.startswith("_")] == sorted((ON_A_POLICY + more).split())
+
+
+def test_what_is_for_hosts_and_authors_is_told_apart() -> None:
+    text = (tacit.Policy.__doc__ or "").partition("for hosts of a policy and for authors alone")[2].partition("\n\n")[0]
+    assert set(SEAMS) <= set(text.replace("`", " ").split())
 
 
 def test_documentation_without_sections_is_found() -> None:

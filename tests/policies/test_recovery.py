@@ -181,12 +181,12 @@ def test_five_recoveries_stay_within_the_budget(name: str, tmp_path: Path) -> No
     policy, _ = _saved(name, path, 60)
     for life in range(5):
         policy = _recover(path)
-        assert len(policy.recovered_at) == life + 1
+        assert len(policy._recovered_at) == life + 1
         walk(policy, contexts, rewards)
         path = tmp_path / f"state-{life}"
         policy.save(path)
     policy = _load(path)
-    assert policy.recovered_at == [60, 120, 180, 240, 300]
+    assert policy._recovered_at == [60, 120, 180, 240, 300]
     policy.play(*rounds(100, seed=9))
     assert policy.decisions == 460
     assert policy.privacy.spent_epsilon <= 4.0 * (1.0 + 1e-9)
@@ -203,7 +203,7 @@ def test_a_recovered_policy_is_saved_and_loaded_like_any_other(name: str, tmp_pa
     policy.save(tmp_path / "again")
     loaded = _load(tmp_path / "again")
     assert loaded.fingerprint() == policy.fingerprint()
-    assert loaded.recovered_at == [170]
+    assert loaded._recovered_at == [170]
     loaded.update(waiting.id, 1.0)
     with pytest.raises(StateInUse):
         policy.select(contexts[0])
@@ -340,7 +340,8 @@ def test_shuffle_glm_gives_up_the_open_batch_and_begins_the_next(where: str, tmp
     policy.save(tmp_path / "state")
     recovered = _recover(tmp_path / "state")
     assert isinstance(recovered, ShuffleGLM)
-    assert recovered.places_left == recovered.batch_users
+    batch = recovered.state.batch
+    assert max(0, batch.end[()] - batch.served[()]) == recovered.batch_users
     assert recovered.state.rows.held[()] == 0
     assert (recovered.batch_users == 0) == (where == "none open")
     before, after = ({entry.cohort for entry in each.ledger.entries} for each in (policy, recovered))

@@ -75,7 +75,7 @@ def test_every_restored_life_is_a_cohort_of_its_own(name: str, options: dict[str
         again = DurablePolicy(store, "policy", None, {})
         assert np.array_equal(again.estimate, before.estimate)
         assert again.decisions == before.decisions
-        assert inside(again).recovered_at == [before.decisions]
+        assert inside(again)._recovered_at == [before.decisions]
         assert "recovered from a saved file" in str(again.privacy)
         with pytest.raises(UnknownDecision):
             again.update(waiting, 1.0)
@@ -110,7 +110,7 @@ def test_a_restored_life_survives_crashes_and_a_second_backup(name: str, tmp_pat
     other = quick_store(tmp_path / "third life")
     restore_store(tmp_path / "second", other)
     third = DurablePolicy(other, "policy", None, {})
-    assert len(inside(third).recovered_at) == 2
+    assert len(inside(third)._recovered_at) == 2
     third.select(np.eye(DIM))
     store.close()
     other.close()

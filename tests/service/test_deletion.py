@@ -219,7 +219,7 @@ def test_a_copy_goes_on_from_what_is_public(tmp_path: Path) -> None:
     host = Deployment(store).get("p").host
     assert spent(host.published)[:-1] == spent(before)[:-1]
     assert isinstance(host.journal.policy, PrivatePolicy)
-    assert len(host.journal.policy.recovered_at) == 1
+    assert len(host.journal.policy._recovered_at) == 1
     store.close()
 
 

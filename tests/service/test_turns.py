@@ -391,7 +391,7 @@ def test_a_standby_that_was_promoted_is_adopted(postgres: Any, database: str) ->
         seen = host.published
         assert (seen.decisions, seen.estimate, seen.history) == (before.decisions, before.estimate, before.history)
         assert isinstance(host.journal.policy, PrivatePolicy)
-        assert len(host.journal.policy.recovered_at) == 1
+        assert len(host.journal.policy._recovered_at) == 1
 
 
 def test_the_clock_goes_on_from_what_others_have_written(database: str) -> None:

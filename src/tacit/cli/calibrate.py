@@ -143,7 +143,7 @@ def joint_reports(policy: str, *, epsilon: float, delta: float, horizon: int, **
             }
             reports.append(report | worst)
         # Optimizer calls get what the stream leaves, each its own share.
-        reports += [_report(name, event, event.sensitivity, None) for event in made.planned_calls()]
+        reports += [_report(name, event, event.sensitivity, None) for event in made._planned_calls()]
     return reports
 
 

@@ -118,12 +118,6 @@ class BatchPolicy(PrivatePolicy):
         return rows.users if self.state.batch.end[()] > NONE_OPEN else 0
 
     @property
-    def places_left(self) -> int:
-        """Users that the open batch still has a place for."""
-        batch: BatchClock = self.state.batch
-        return int(max(0, batch.end[()] - batch.served[()]))
-
-    @property
     def plan(self) -> BatchPlan | None:
         """The releases of the open batch; None when none is open or noise is off."""
         users = self.batch_users

@@ -122,14 +122,8 @@ class ContinualPolicy(PrivatePolicy):
         # Prefix sums with real coefficients leave every grid.
         return "secure" if self.config.factorization == "toeplitz" else super()._default_noise()
 
-    def planned_calls(self) -> tuple[PrivacyEvent, ...]:
-        """List the releases beside the stream that the budget is reserved for.
-
-        Returns
-        -------
-        tuple of events
-            Their ledger entries, in order; none by default.
-        """
+    def _planned_calls(self) -> tuple[PrivacyEvent, ...]:
+        """Releases beside the stream that the budget is reserved for, in order; none by default."""
         return ()
 
     def _next_span(self) -> Span:

@@ -87,6 +87,11 @@ class Policy(ABC):
     A policy may be used from several threads: calls wait for each other, each reward counts once, and a saved state is
     one between two calls.  A private one cannot be copied, pickled or used in a forked process.
 
+    Six of its names are for hosts of a policy and for authors alone: ``arm_form`` admits arms apart from
+    ``select_admitted``, which chooses among them; ``publisher`` passes on what is released, and may be watched
+    (`tacit.policies.log`); ``randomness`` has all sources of random numbers; ``state`` is everything learned, as secret
+    as the data in what is annotated `Secret`; ``belief`` is the estimate that predictions and explanations read.
+
     Parameters
     ----------
     config : Config, optional

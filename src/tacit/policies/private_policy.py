@@ -58,7 +58,7 @@ class PrivatePolicy(Policy):
         return "exact"
 
     def _open_ledger(self) -> None:
-        self.recovered_at: list[int] = []
+        self._recovered_at: list[int] = []
         """The decisions after which this policy was recovered from a file (`tacit.load`, ``recover=True``)."""
         self.ledger = Ledger(self.setting.budget)
 
@@ -92,7 +92,7 @@ class PrivatePolicy(Policy):
 
     def _cohort(self, name: str) -> str:
         """A cohort of this life: rows of one life are in no other's."""
-        return f"recovery {len(self.recovered_at)}, {name}" if self.recovered_at else name
+        return f"recovery {len(self._recovered_at)}, {name}" if self._recovered_at else name
 
     @cached_property
     def _total_mu(self) -> float:
@@ -109,7 +109,7 @@ class PrivatePolicy(Policy):
     def privacy(self) -> PrivacyReport:
         """Target, spent and remaining budget; prints as a table."""
         with self._life.free(), self._life.turn():
-            recoveries = tuple(_recovery_text(decision) for decision in self.recovered_at)
+            recoveries = tuple(_recovery_text(decision) for decision in self._recovered_at)
             warnings = self._warnings() + self._notices() + recoveries
             noise = self.randomness.ticks.describe()
             return self.ledger.report(model=self.guarantee, noise=noise, warnings=warnings)
@@ -127,12 +127,12 @@ class PrivatePolicy(Policy):
             return digest(header, public_part(self.state))
 
     def _header(self) -> dict[str, Any]:
-        return super()._header() | {"ledger": self.ledger.to_dict(), "recovered_at": list(self.recovered_at)}
+        return super()._header() | {"ledger": self.ledger.to_dict(), "recovered_at": list(self._recovered_at)}
 
     def _restore(self, snapshot: Snapshot) -> None:
         super()._restore(snapshot)
         self.ledger = Ledger.from_dict(snapshot.header["ledger"])
-        self.recovered_at = [int(decision) for decision in snapshot.header["recovered_at"]]
+        self._recovered_at = [int(decision) for decision in snapshot.header["recovered_at"]]
 
     def public_snapshot(self) -> Snapshot:
         """Return what is public of the state: releases, estimates, ledger and clock, and no row.
@@ -175,13 +175,13 @@ class PrivatePolicy(Policy):
             What was lost, for a warning.
         """
         with self._life.free(), self._life.turn():
-            self.recovered_at.append(self.decisions)
+            self._recovered_at.append(self.decisions)
             # Another life may have used the generators' next draws on other rows: never the same twice.
             self.randomness = self.randomness.fresh()
             self._pending.recover()
             self._drop_raw()
             self._clock.ticks_left = 0
-            return _recovery_text(self.recovered_at[-1])
+            return _recovery_text(self._recovered_at[-1])
 
 
 def _recovery_text(decision: int) -> str:

@@ -214,7 +214,7 @@ def decisions_go_on_after_the_horizon(candidate: Candidate) -> None:
     if policy.privacy.spent_mu != spent:  # calls that the budget was reserved for may come late
         assert isinstance(policy, ContinualPolicy), "the ledger went on after the horizon"
         added = {entry.event.name for entry in policy.ledger.entries[charged:]}
-        assert added <= {event.name for event in policy.planned_calls()}, f"{added} were charged after the horizon"
+        assert added <= {event.name for event in policy._planned_calls()}, f"{added} were charged after the horizon"
     assert policy.privacy.spent_epsilon <= policy.privacy.target_epsilon * (1.0 + 1e-9), "the budget was exceeded"
 
 

@@ -126,13 +126,13 @@ class JointLinUcb(ContinualPolicy):
     _steps = Steps(choose, learn, advance)
 
     @property
-    def reward_weight(self) -> float:
+    def _reward_weight(self) -> float:
         """s: how much of the row's norm goes to the reward."""
         given = self.config.reward_weight
         return 1.0 / response_bound(self.setting, self.config) if given is None else given
 
     def _plan(self, horizon: int) -> ContinualRelease:
-        setting, weight, bound = self.setting, self.reward_weight, response_bound(self.setting, self.config)
+        setting, weight, bound = self.setting, self._reward_weight, response_bound(self.setting, self.config)
         return self._plan_stream(
             "sums of x x' and r x",
             packed_size(setting.dim) + setting.dim,
@@ -151,7 +151,7 @@ class JointLinUcb(ContinualPolicy):
             inverse=np.eye(dim) / config.ridge,
             radius=scalar(config.scale * setting.theta_bound * math.sqrt(config.ridge)),
             ticks=count(),
-            reward_weight=self.reward_weight,
+            reward_weight=self._reward_weight,
             setting=setting,
             config=config,
         )

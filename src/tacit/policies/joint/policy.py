@@ -217,7 +217,7 @@ class JointGLM(ContinualPolicy):
         steps = MAX_STEPS if self._profile.paper_optimizer else _NEWTON_STEPS
         return _for_both_sides(event, widened, steps * self.setting.dim)
 
-    def planned_calls(self) -> tuple[PrivacyEvent, ...]:
+    def _planned_calls(self) -> tuple[PrivacyEvent, ...]:
         calls = range(self._profile.max_calls)
         plans = (NoisyNewton(self._problem(1.0), self._call_mu(call), steps=_NEWTON_STEPS) for call in calls)
         releases = (plan.release(self.randomness.events, _call_name(call)) for call, plan in enumerate(plans))
