@@ -11,14 +11,17 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tacit
+from tacit.policies.registry import POLICIES
 from tacit.privacy.continual import leaf_is_due
 from tacit.shuffle import OuterProducts, Shuffler, analyze, calibrate, randomize
 from tacit.testing.services import InProcessService
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
+WALKS = (ROOT / "docs" / "decisions" / "0012-numpy-steps.md").read_text().partition("- **Walks.**")[2]
 MOST_FILES = {"decision": 12, "reward": 3, "served decision": 15, "shuffled report": 12}
 
 
@@ -94,6 +97,25 @@ def test_the_paths_are_short() -> None:
     for path, most in MOST_FILES.items():
         assert 0 < len(drawn(path)) <= most
         assert all((ROOT / file).exists() for file in drawn(path))
+
+
+@pytest.mark.parametrize("name", list(POLICIES))
+def test_walks_of_all_policies_are_as_short_as_decision_12_says(name: str) -> None:
+    budget = {"epsilon": 1.0, "delta": 1e-6} if tacit.policy_class(name).private else {}
+    policy = tacit.make_policy(name, dim=3, horizon=2_000, seed=1, **budget)
+    for _ in range(400):  # whatever happens once has happened
+        policy.update(policy.select(np.eye(3)), 1.0)
+    lengths: dict[bool, list[int]] = {True: [], False: []}
+    decisions: list[tacit.Decision] = []
+    for _ in range(60):
+        releases = policy._clock.ticks_left <= 0
+        lengths[releases].append(len(run_through(lambda: decisions.append(policy.select(np.eye(3))))))
+        policy.update(decisions[-1], 1.0)
+    assert max(lengths[False]) <= MOST_FILES["decision"]
+    told = re.search(rf"(\d+)\s+(?:files\s+)?for\s+`{re.escape(name)}`", WALKS)
+    assert bool(told) == bool(lengths[True])
+    if told:
+        assert max(lengths[True]) <= int(told[1])
 
 
 def test_every_file_and_class_that_the_page_names_exists() -> None:

@@ -526,7 +526,7 @@ class Policy(ABC):
 
         Its arrays are those of the state, and change with it.
         """
-        theta = getattr(self.state, "theta", None)
+        theta = getattr(self._state, "theta", None)
         return PointBelief(theta) if theta is not None and theta.ndim == 1 else None
 
     @property

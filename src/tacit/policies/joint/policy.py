@@ -150,7 +150,7 @@ class JointGLM(ContinualPolicy):
 
     @property
     def belief(self) -> PointBelief:
-        return PointBelief(self.state.exploit.theta)
+        return PointBelief(self._state.exploit.theta)
 
     @property
     def _memo_size(self) -> int:
