@@ -101,7 +101,7 @@ def test_the_paths_are_short() -> None:
 
 @pytest.mark.parametrize("name", list(POLICIES))
 def test_walks_of_all_policies_are_as_short_as_decision_12_says(name: str) -> None:
-    budget = {"epsilon": 1.0, "delta": 1e-6} if tacit.policy_class(name).private else {}
+    budget: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6} if tacit.policy_class(name).private else {}
     policy = tacit.make_policy(name, dim=3, horizon=2_000, seed=1, **budget)
     for _ in range(400):  # whatever happens once has happened
         policy.update(policy.select(np.eye(3)), 1.0)

@@ -96,8 +96,8 @@ class SumPolicy(ContinualPolicy):
     """A policy that chooses by what it makes of noisy sums over its users.
 
     The sums are released on a public schedule of decisions (option ``factorization``).  A subclass states its
-    ``name`` and ``guarantee = "joint"``, and supplies the four members below; its docstring says under "Formal
-    guarantee" why ``contribution`` holds.
+    ``name`` and ``guarantee = "joint"``, ``coin_count`` where choices are random, and supplies the four members below;
+    its docstring says under "Formal guarantee" why ``contribution`` holds.
 
     Examples
     --------
@@ -127,7 +127,7 @@ class SumPolicy(ContinualPolicy):
 
     coin_count: int = 0
     """Uniform random numbers that ``choose`` is handed for each user; a property where it follows from the setting."""
-    _coin_count = property(lambda self: self.coin_count)  # type: ignore[assignment]
+    _coin_count = property(lambda self: self.coin_count)
     _steps = Steps(_choose, _learn, _advance)
 
     @property
