@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from scipy.linalg.lapack import dsyevd
 
 from tacit.typing import FloatArray
 
 _SECULAR_ITERATIONS = 200
 _ROUNDING = 1e-13
-_TINY = 1e-300
-"""Curvatures below it have no reciprocal."""
 
 
 def norm(x: FloatArray) -> float:
@@ -36,7 +33,7 @@ def into_ball_by_metric(theta: FloatArray, radius: float, metric: FloatArray) ->
     if norm(theta) <= radius:
         return theta
     curvatures, basis, failed = dsyevd(metric, lower=1)  # as numpy.linalg.eigh does, without its checks
-    if failed or not curvatures[0] > _TINY:
+    if failed or not curvatures[0] > 1e-300:  # below it they have no reciprocals
         return into_ball(theta, radius)
     turned = theta.dot(basis)
     # What rounding left outside goes along the ray.
@@ -48,11 +45,12 @@ def secular_divisors(coordinates: FloatArray, shares: FloatArray, radius: float)
 
     Newton's method on 1 / length converges monotonically (More and Sorensen 1983, section 3).
     """
-    divisors = np.ones_like(shares)
+    divisors = 1.0 + 0.0 * shares
     for _ in range(_SECULAR_ITERATIONS):
         shrunk = coordinates / divisors
-        excess = norm(shrunk) / radius - 1.0
+        squared = shrunk.dot(shrunk)
+        excess = math.sqrt(squared) / radius - 1.0
         if excess <= _ROUNDING:
             break
-        divisors = divisors + excess * shrunk.dot(shrunk) / shrunk.dot(shrunk * shares / divisors) * shares
+        divisors = divisors + excess * squared / shrunk.dot(shrunk * shares / divisors) * shares
     return divisors

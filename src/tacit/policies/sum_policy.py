@@ -97,7 +97,7 @@ class SumPolicy(ContinualPolicy):
 
     The sums are released on a public schedule of decisions (option ``factorization``).  A subclass states its
     ``name`` and ``guarantee = "joint"``, ``coin_count`` where choices are random, and supplies the four members below;
-    its docstring says under "Formal guarantee" why ``contribution`` holds.
+    why ``contribution`` holds, its docstring says as a formal guarantee.
 
     Examples
     --------
