@@ -3,11 +3,12 @@
 A user who was given arm a with probability p, and whose reward is r in [0, R], has the weight
 w = min(pi(a) / p, c), pi(a) being the probability with which the policy would have chosen a.  Released are
 
-    A = mean of w (r - R / 2)  and  B' = mean of (sqrt(3) / 2) R w,  both with Gaussian noise of the same scale.
+    A = mean of w (r / R - 1 / 2)  and  B' = mean of (sqrt(3) / 2) w,  both with Gaussian noise of the same scale.
 
-The vector of a user lies in an equilateral triangle of side c R, whichever its weight and reward: replacing the user
-moves a mean by at most c R / N, and dividing by the sum of weights costs nothing beyond that.  The estimate is
-R / 2 + A / B with B = 2 B' / (sqrt(3) R) (docs/theory.md, "Private value of a fixed policy").
+The vector of a user lies in an equilateral triangle of side c, whichever its weight and reward: replacing the user
+moves a mean by at most c / N, and dividing by the sum of weights costs nothing beyond that.  The estimate is
+R (1 / 2 + A / B) with B = 2 B' / sqrt(3) (docs/theory.md, "Private value of a fixed policy").  Everything is in units
+of R, so that the grid of exact noise is as fine for large rewards as for small ones.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ _HEIGHT: Final = math.sqrt(3.0) / 2.0
 """Height of an equilateral triangle of side 1."""
 _INWARD: Final = 1.0 - 2.0**-48
 """Rows are shortened by more than their products are rounded, so that none lies outside of the triangle."""
+_ROUNDING: Final = 1e-12
+"""What is added to an interval, in units of R, for the rounding of its ends."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,10 @@ class PrivateValue:
     value : float
         The estimated mean reward, in [0, R].
     low, high : float
-        An interval that holds the policy's value with the asked confidence, noise included.
+        An interval for the mean reward of users by their cut weights, with the asked confidence, noise included.  That
+        is the policy's value where no weight can be above the largest one by design.
     privacy : PrivacyReport
-        The ledger with its single entry.
+        The ledger after this release.
 
     Examples
     --------
@@ -77,25 +81,30 @@ def private_value(
     largest_weight: float | None = None,
     confidence: float = 0.95,
     randomness: Randomness | None = None,
+    ledger: Ledger | None = None,
 ) -> PrivateValue:
     """Estimate what a fixed policy earns, with one release that is (epsilon, delta)-differentially private.
 
     Parameters
     ----------
     trial : Trial
-        The experiment; the probabilities with which arms were given must be known by design.
+        The experiment; the probabilities with which arms were given must be known by design, and may depend on
+        nothing but the features of the line.
     policy : str or array, shape (d,)
         The name of an arm; ``"uniform"``; or a public parameter theta, which chooses the arm of the largest score.
         One that was learned from this log is not public.
     epsilon, delta : float
-        Budget of the release; the number of users is public.
+        Budget of this release; the number of users is public.
     largest_weight : float, optional
-        Where weights are cut, a public constant; needed where probabilities are those of a column.  By default
-        the largest weight that there can be.
+        Where weights are cut, a public constant; needed where probabilities are those of a column.  Users whose weight
+        is cut count less, and the report says so.  By default the largest weight that there can be.
     confidence : float, default 0.95
         Confidence of the interval.
     randomness : Randomness, optional
         Source of the noise; exact noise from the operating system by default.
+    ledger : Ledger, optional
+        What this release is charged to, with the ``rounds_per_user`` of its budget: several values of the same log
+        share one.  By default a ledger of its own, with room for this release alone.
 
     Returns
     -------
@@ -105,8 +114,9 @@ def private_value(
     Formal guarantee
     ----------------
     Adjacency: one line of the log is replaced (features, arm, probability and reward); the number of lines is public.
-    The result is (epsilon, delta)-DP: two noisy sums of l2 sensitivity c R, charged as one release
-    (docs/theory.md#private-value-of-a-fixed-policy).
+    The result is (epsilon, delta)-DP: two noisy sums of l2 sensitivity c in units of R, charged as one release.
+    Rewards and weights are clipped to their ranges (docs/theory.md#private-value-of-a-fixed-policy).  Where the
+    probability of a line depended on earlier lines, replacing a user replaces more than one line: not covered.
 
     Examples
     --------
@@ -117,22 +127,31 @@ def private_value(
     >>> private_value(trial, "uniform", epsilon=1.0, delta=1e-6).privacy.target_epsilon
     1.0
     """
+    if not isinstance(ledger, Ledger | None):
+        raise InvalidInput(f"ledger must be a Ledger, got {type(ledger).__name__}")
+    budget = Budget(epsilon, delta, 1 if ledger is None else ledger.budget.rounds_per_user)
+    deviations = float(ndtri(0.5 + 0.5 * probability("confidence", confidence)))
     reached, chances = _chances(trial, policy)
-    limit = _limit(trial, reached, largest_weight)
-    sources = Randomness.make(None, None, private=math.isfinite(epsilon)) if randomness is None else randomness
-    source, budget, bound = sources.events, Budget(epsilon, delta), trial.reward_bound
-    side = limit * bound
-    noise_sd = source.scale_for(side, source.mu_budget(budget), size=_SIZE)
-    check_exact_sums(source.grid, trial.size, side)
-    ledger = Ledger(budget)
-    ledger.charge(source.event("value of a fixed policy", side, noise_sd, size=_SIZE), None)
-    weights = _INWARD * np.minimum(chances / trial.shares, limit)
-    rows = np.stack([weights * (trial.rewards - 0.5 * bound), _HEIGHT * bound * weights], axis=1)
-    exact = rounded_to_grid(rows, source.grid or 0.0).sum(axis=0)
-    released = exact + source.gaussian(noise_sd, _SIZE)
-    report = ledger.report(model="central", noise=source.describe())
-    value, half = _interval(released / trial.size, noise_sd / trial.size, limit, trial, confidence)
-    return PrivateValue(value, max(0.0, value - half), min(bound, value + half), report)
+    limit, warnings = _limit(trial, reached, largest_weight)
+    sources = Randomness.make(None, None, private=not budget.unlimited) if randomness is None else randomness
+    source, charged = sources.events, Ledger(budget) if ledger is None else ledger
+    noise_sd = source.scale_for(limit, source.mu_budget(budget), size=_SIZE)
+    check_exact_sums(source.grid, trial.size, limit)
+    exact = rounded_to_grid(contributions(trial, chances, limit), source.grid or 0.0).sum(axis=0)
+    # All that can refuse has been asked: what is charged is drawn.
+    charged.charge(source.event("value of a fixed policy", limit, noise_sd, size=_SIZE), None)
+    means = (exact + source.gaussian(noise_sd, _SIZE)) / trial.size
+    found = trial.reward_bound * _interval(means, noise_sd / trial.size, deviations, limit / trial.size)
+    report = charged.report(model="central", noise=source.describe(), warnings=warnings)
+    return PrivateValue(*found.tolist(), report)
+
+
+def contributions(trial: Trial, chances: FloatArray, limit: float) -> FloatArray:
+    """What each user adds to the two sums: a point of the triangle of side ``limit``, whatever the trial holds."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        weights = _INWARD * np.clip(np.nan_to_num(chances / trial.shares), 0.0, limit)
+        rewards = np.clip(np.nan_to_num(trial.rewards / trial.reward_bound), 0.0, 1.0)
+    return np.stack([weights * (rewards - 0.5), _HEIGHT * weights], axis=1)
 
 
 def _chances(trial: Trial, policy: object) -> tuple[FloatArray, FloatArray]:
@@ -143,40 +162,54 @@ def _chances(trial: Trial, policy: object) -> tuple[FloatArray, FloatArray]:
             "learns, depends on the raw rows of the others. Evaluate a parameter that is public, or use tacit replay "
             "where the result stays with those who may see the log"
         )
-    arms = len(trial.arms)
+    arms, kinds = len(trial.arms), f"policy must be 'uniform', one of {', '.join(trial.names)}, or a parameter theta"
     if isinstance(policy, str):
-        if policy != UNIFORM and policy not in trial.names:
-            raise InvalidInput(f"policy must be 'uniform', one of {', '.join(trial.names)}, or a parameter theta")
+        if (policy == UNIFORM) == (policy in trial.names):
+            shadowed = " An arm has the name 'uniform': call it otherwise." if policy == UNIFORM else ""
+            raise InvalidInput(f"{kinds}, not {policy!r}.{shadowed}")
         reached = np.full(arms, 1.0 / arms) if policy == UNIFORM else np.eye(arms)[trial.names.index(policy)]
         return reached, reached[trial.given]
-    theta = np.asarray(policy, dtype=np.float64)
+    try:
+        theta = np.asarray(policy, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{kinds}, not {policy!r}") from None
     if theta.shape != (trial.schema.dim,) or not np.all(np.isfinite(theta)):
         raise InvalidInput(f"theta must be finite with shape {(trial.schema.dim,)}, got shape {theta.shape}")
     return np.ones(arms), np.where((trial.rows @ theta).argmax(axis=1) == trial.given, 1.0, 0.0)
 
 
-def _limit(trial: Trial, reached: FloatArray, asked: float | None) -> float:
-    """The largest weight: a public constant, never that of the log."""
+def _limit(trial: Trial, reached: FloatArray, asked: float | None) -> tuple[float, tuple[str, ...]]:
+    """The largest weight, a public constant and never that of the log; and a warning where it may cut some."""
     if not trial.designed:
         raise InvalidInput(
             "shares that were counted in the log are functions of its rows: a private release needs those of the design"
         )
-    if asked is not None:
-        return positive("largest_weight", asked)
-    if trial.design is None:
+    if asked is None and trial.design is None:
         raise InvalidInput("give largest_weight, a public constant: probabilities of a column say nothing public")
-    return float(np.max(reached / trial.design))
+    needed = math.inf if trial.design is None else float(np.max(reached / trial.design))
+    limit = positive("largest_weight", needed if asked is None else asked)
+    if limit >= needed:
+        return limit, ()
+    return limit, (
+        f"weights are cut at {limit:g}, and users whose weight is cut count less: the interval holds the "
+        "value of the policy only if no weight can be larger by design",
+    )
 
 
-def _interval(means: FloatArray, sd: float, limit: float, trial: Trial, confidence: float) -> tuple[float, float]:
-    """The estimate, and half of its interval: infinite where noise hides how many users match."""
-    bound, users = trial.reward_bound, trial.size
-    share_sd = sd / (_HEIGHT * bound)
-    share = float(means[1]) / (_HEIGHT * bound)
-    if share <= 0.0:
-        return 0.5 * bound, math.inf
-    value = min(max(0.5 * bound + float(means[0]) / share, 0.0), bound)
-    sampled = limit * share * value * (bound - value) / users
-    noise = sd**2 + ((value - 0.5 * bound) * share_sd) ** 2
-    z = float(ndtri(0.5 + 0.5 * probability("confidence", confidence)))
-    return value, z * math.sqrt(sampled + noise) / share
+def _interval(means: FloatArray, sd: float, deviations: float, limit: float) -> FloatArray:
+    """The estimate in units of R, and the values that are not rejected: all where noise hides how many users match.
+
+    A value 1/2 + u is rejected where A - u B is more than ``deviations`` of its standard deviations from 0.  That is
+    a quadratic inequality for u, as in Fieller (1954); ``sd`` and ``limit`` are those of means.
+    """
+    first, share, share_sd = float(means[0]), float(means[1]) / _HEIGHT, sd / _HEIGHT
+    sampled = deviations**2 * limit * max(share, 0.0)
+    square = share**2 + sampled - (deviations * share_sd) ** 2
+    root = (first * share) ** 2 - square * (first**2 - 0.25 * sampled - (deviations * sd) ** 2)
+    low, high = 0.0, 1.0
+    if share > 0.0 and square > 0.0 and root >= 0.0:
+        middle, half = 0.5 + first * share / square, math.sqrt(root) / square + _ROUNDING
+        if middle - half <= 1.0 and middle + half >= 0.0:
+            low, high = max(low, middle - half), min(high, middle + half)
+    value = 0.5 + first / share if share > 0.0 else 0.5
+    return np.array([min(max(value, low), high), low, high])

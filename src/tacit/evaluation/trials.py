@@ -21,12 +21,17 @@ EQUAL: Final = "equal"
 """Shares of arms that are all the same."""
 _KINDS: Final = (".csv", ".tsv", ".parquet")
 _MOST_LISTED: Final = 4
+_MISSING: Final = ["", "NA"]
 _SUM_TOLERANCE: Final = 1e-6
+_LEAST: Final = float(np.finfo(np.float64).tiny)
+"""The smallest probability: one over it is finite."""
 
 
 @dataclass(frozen=True)
 class Trial:
     """A randomised experiment: users, the arm that each was given by chance, and the reward.
+
+    Numbers are checked and copied.
 
     Parameters
     ----------
@@ -70,6 +75,16 @@ class Trial:
     design: FloatArray | None = None
     reward_bound: float = 1.0
 
+    def __post_init__(self) -> None:
+        bound, wanted = positive("reward_bound", self.reward_bound), np.shape(self.given)
+        ranges = {"given": (0, len(self.arms) - 1), "rewards": (0.0, bound), "shares": (_LEAST, 1.0)}
+        for name, (low, high) in ranges.items():
+            numbers = np.array(getattr(self, name), dtype=np.int64 if name == "given" else np.float64)
+            if numbers.shape != wanted or numbers.ndim != 1 or not np.all((numbers >= low) & (numbers <= high)):
+                raise InvalidInput(f"{name} must be one number in [{low:g}, {high:g}] for each user")
+            numbers.setflags(write=False)
+            object.__setattr__(self, name, numbers)
+
     @property
     def size(self) -> int:
         """Number of users, N."""
@@ -93,7 +108,7 @@ def read_log(path: Path) -> dict[str, Any]:
     Parameters
     ----------
     path : Path
-        A file of CSV (``.csv``, ``.tsv``) or Parquet (``.parquet``).
+        A file of CSV (``.csv``, ``.tsv``) or Parquet (``.parquet``).  In CSV an empty cell, or ``NA``, is missing.
 
     Returns
     -------
@@ -110,16 +125,19 @@ def read_log(path: Path) -> dict[str, Any]:
     ...     read_log(path)
     {'drug': ['A', 'B'], 'cured': array([1, 0])}
     """
-    if path.suffix not in _KINDS or not path.is_file():
+    kind = path.suffix.lower()
+    if kind not in _KINDS:
         raise InvalidInput(f"{path}: a log is a file whose name ends in {', '.join(_KINDS)}")
+    if not path.is_file():
+        raise InvalidInput(f"{path}: there is no such file")
     with named_extras():
         import polars
     try:
-        if path.suffix == ".parquet":
+        if kind == ".parquet":
             frame = polars.read_parquet(path)
         else:
-            separator = "\t" if path.suffix == ".tsv" else ","
-            frame = polars.read_csv(path, separator=separator, infer_schema_length=None)
+            separator = "\t" if kind == ".tsv" else ","
+            frame = polars.read_csv(path, separator=separator, infer_schema_length=None, null_values=_MISSING)
     except polars.exceptions.PolarsError as error:
         raise InvalidInput(f"{path} cannot be read: {error}") from error
     return {column.name: column.to_numpy() if column.dtype.is_numeric() else column.to_list() for column in frame}
@@ -139,6 +157,8 @@ def make_trial(
     """Make a trial of the columns of a log.
 
     Exactly one of ``shares``, ``propensity`` and ``stratum`` says with what probability users were given their arms.
+    The probability may depend on nothing but the features of the line: in the log of a policy that was learning it
+    depended on earlier lines, and values would be biased.
 
     Parameters
     ----------
@@ -172,11 +192,11 @@ def make_trial(
     >>> make_trial(Schema(arm=[Category("drug", ["A", "B"])]), log, reward="cured", propensity="p").shares
     array([0.5 , 0.5 , 0.25])
     """
-    offered = tuple(_arms_of(schema) if arms is None else [dict(arm) for arm in arms])
-    if len(offered) < 2:
-        raise InvalidInput(f"a trial needs at least two arms, got {len(offered)}")
     fields = [field.name for field in schema.arm]
+    offered = _offered(fields, _arms_of(schema) if arms is None else arms)
     _check_lengths(log)
+    if reward in {*fields, *(field.name for field in schema.user), propensity, stratum}:
+        raise InvalidInput(f"{reward!r} is the reward: it cannot be a feature, a probability or a stratum as well")
     given = _given(offered, [_column(log, name) for name in fields], fields)
     rewards = _numbers(log, reward)
     bound = positive("reward_bound", reward_bound)
@@ -197,6 +217,8 @@ def make_trial(
 
 
 def _check_lengths(log: Mapping[str, Any]) -> None:
+    if nested := [name for name, column in log.items() if getattr(column, "ndim", 1) != 1]:
+        raise InvalidInput(f"columns of a log must have one axis: {', '.join(nested)} has another shape")
     lengths = {name: len(column) for name, column in log.items()}
     if len(set(lengths.values())) != 1 or not min(lengths.values()):
         raise InvalidInput(f"columns of a log must have equally many lines, and at least one: {lengths}")
@@ -208,6 +230,19 @@ def _arms_of(schema: Schema) -> list[dict[str, Any]]:
     if not isinstance(field, Category):
         raise InvalidInput("give the arms, a record for each: those of this schema are more than one category")
     return [{field.name: value} for value in field.values]
+
+
+def _offered(fields: Sequence[str], arms: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """The arms, which columns of the log must tell apart."""
+    if not fields:
+        raise InvalidInput("the schema has no field of arms: columns that tell which arm a user was given")
+    if len(arms) < 2:
+        raise InvalidInput(f"a trial needs at least two arms, got {len(arms)}")
+    for told in (_names(arms), [tuple(arm.get(name) for name in fields) for arm in arms]):
+        for one, count in Counter(told).items():
+            if count > 1:
+                raise InvalidInput(f"the arm {one!r} is there {count} times: each arm may be listed once")
+    return tuple(dict(arm) for arm in arms)
 
 
 def _names(arms: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -226,10 +261,19 @@ def _array(column: Any) -> Any:
 
 
 def _numbers(log: Mapping[str, Any], name: str) -> FloatArray:
+    column = _column(log, name)
     try:
-        return np.asarray(_column(log, name), dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"column {name!r} must hold a number in every line: {error}") from error
+        return np.asarray(column, dtype=np.float64)
+    except (TypeError, ValueError):
+        line, cell = next((line, cell) for line, cell in enumerate(column, 1) if not _is_number(cell))
+        raise InvalidInput(f"column {name!r} must hold a number in every line: line {line} has {cell!r}") from None
+
+
+def _is_number(cell: Any) -> bool:
+    try:
+        return np.asarray(cell, dtype=np.float64).ndim == 0
+    except (TypeError, ValueError):
+        return False
 
 
 def _refuse_lines(rule: str, wrong: Any) -> None:
@@ -253,7 +297,7 @@ def _designed(shares: str | Mapping[str, float], names: Sequence[str]) -> FloatA
     """The known probability of each arm."""
     if shares == EQUAL:
         return np.full(len(names), 1.0 / len(names))
-    if isinstance(shares, str):
+    if not isinstance(shares, Mapping):
         raise InvalidInput(f"shares must be {EQUAL!r} or a probability for each arm by its name, not {shares!r}")
     if set(shares) != set(names):
         raise InvalidInput(f"shares must name the arms {', '.join(names)}, not {', '.join(shares)}")
