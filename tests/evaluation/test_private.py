@@ -231,9 +231,18 @@ def test_a_public_parameter_chooses_the_arm_of_the_largest_score() -> None:
 def test_an_interval_that_noise_hides_is_everything() -> None:
     found = private_value(trial_of(5), "A", epsilon=0.01, delta=1e-9, randomness=sources(Watching()))
     assert (found.low, found.high) == (0.0, 1.0)
-    # Fewer than nobody matches; no real value is plausible; none between 0 and 1 is.
-    for epsilon, drawn in ((1.0, (0.0, -1e4)), (1.0, (3e4, 0.0)), (0.2, (400.0, 0.0)), (0.2, (-400.0, 0.0))):
-        found = private_value(trial_of(200), "A", epsilon=epsilon, delta=1e-5, randomness=sources(Watching(drawn)))
+    trial = trial_of(200)
+    first, second = contributions(trial, (trial.given == 0).astype(float), 2.0).sum(axis=0)
+    beyond = 0.53 * second / math.sqrt(0.75) - first
+    # Fewer than nobody matches; noise hides whether anybody does; no value at all is plausible; none in [0, 1] is.
+    for epsilon, drawn in (
+        (1.0, (0.0, -1e4)),
+        (0.2, (69.0 - first, 4.3 - second)),
+        (8.0, (beyond, 0.0)),
+        (0.2, (400.0, 0.0)),
+        (0.2, (-400.0, 0.0)),
+    ):
+        found = private_value(trial, "A", epsilon=epsilon, delta=1e-5, randomness=sources(Watching(drawn)))
         assert (found.low, found.high) == (0.0, 1.0)
         assert 0.0 <= found.value <= 1.0
 
