@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 import numpy as np
 import pytest
 from workloads.coverage import SCHEMA, SETTINGS, private_values, replays, too_seldom
@@ -9,8 +12,10 @@ from workloads.coverage import SCHEMA, SETTINGS, private_values, replays, too_se
 import tacit
 from tacit.errors import InvalidInput
 from tacit.evaluation import Contender, Pass, Trial, estimates_of, fixed_values, make_trial, replay, replay_pass
-from tacit.evaluation.estimators import kept_lines, mean_of, reward_model, self_normalised
-from tacit.evaluation.replay import METHODS
+from tacit.evaluation.estimators import ValueEstimate, kept_lines, mean_of, reward_model, self_normalised
+from tacit.evaluation.replay import METHODS, summary_of
+from tacit.features import Category, Number, Schema
+from tacit.glm.likelihood import Fit, FitStatus
 from tests.evaluation.worlds import log_of
 
 
@@ -30,18 +35,22 @@ def test_where_shares_are_equal_replay_is_the_self_normalised_estimate(policy: s
     assert 80 < found.learned < 200
 
 
-def test_a_policy_learns_from_matching_lines_alone() -> None:
-    trial, policy = trial_of(300, EQUAL), tacit.make_policy("greedy-mle", features=SCHEMA)
-    played = replay_pass(trial, policy, np.arange(300), np.zeros(300))
+@pytest.mark.parametrize("shares", [EQUAL, UNEQUAL])
+def test_a_policy_learns_from_matching_lines_that_are_kept(shares: dict[str, float]) -> None:
+    trial, policy = trial_of(300, shares), tacit.make_policy("greedy-mle", features=SCHEMA)
+    coins = np.random.default_rng(0).random(300)
+    played = replay_pass(trial, policy, np.arange(300), coins)
+    kept = coins < min(shares.values()) / trial.shares
+    assert np.all(kept) == (shares is EQUAL)
     again = tacit.make_policy("greedy-mle", features=SCHEMA)
     for line in range(300):
         decision = again.select_admitted(again.arm_form.rounds(trial.rows[line : line + 1]))
         assert decision.arm == played.chosen[line]
-        if decision.arm == trial.given[line]:
+        if decision.arm == trial.given[line] and kept[line]:
             again.update(decision, trial.rewards[line])
         else:
             again.abandon(decision)
-    assert np.array_equal(played.learned, played.chosen == trial.given)
+    assert np.array_equal(played.learned, (played.chosen == trial.given) & kept)
     assert policy.fingerprint() == again.fingerprint()
 
 
@@ -57,21 +66,57 @@ def test_estimators_by_hand() -> None:
     found = self_normalised(weights, rewards)
     assert found.value == pytest.approx(1 / 3)
     assert found.error == pytest.approx(np.hypot(2 * 2 / 3, 4 / 3) / 6)
-    assert mean_of(np.array([1.0, 3.0])) == (2.0, 1.0)
-    assert mean_of(np.array([1.0])).error == np.inf
-    assert np.isnan(mean_of(np.empty(0)).value)
+    assert mean_of(np.array([1.0, 3.0]), rewards) == (2.0, 1.0)
+    assert mean_of(np.array([1.0]), np.array([1.0])).error == np.inf
+    assert np.isnan(mean_of(np.empty(0), np.empty(0)).value)
     assert np.isnan(self_normalised(np.zeros(3), rewards).value)
+    found = summary_of([ValueEstimate(1.0, 0.3), ValueEstimate(2.0, 0.4)])
+    assert found == pytest.approx((1.5, np.sqrt(0.5), np.sqrt(0.125)))
 
 
-def test_a_reward_model_sees_earlier_lines_only() -> None:
+def test_random_arms_are_weighted_by_hand() -> None:
+    log = {"drug": ["A", "A", "A", "B"], "cured": [1, 1, 1, 0]}
+    trial = make_trial(Schema(arm=[Category("drug", ["A", "B"])]), log, reward="cured", shares={"A": 0.75, "B": 0.25})
+    found = fixed_values(trial)
+    assert found["random arms"].value == pytest.approx(0.5)
+    assert found["as they were given"].value == 0.75
+
+
+def test_rewards_that_are_all_equal_tell_no_error() -> None:
+    """Nobody was cured: the deviations from that are 0, which does not mean that nobody ever will be."""
+    for reward in (0.0, 0.1):
+        log = log_of(60, EQUAL) | {"cured": np.full(60, reward)}
+        trial = make_trial(SCHEMA, log, reward="cured", shares=EQUAL)
+        played = Pass(np.arange(60), np.zeros(60, dtype=np.int64), trial.given == 0)
+        assert {found.error for found in estimates_of(trial, played).values()} == {np.inf}
+        assert {found.error for found in fixed_values(trial).values()} == {np.inf}
+        (found,) = replay(trial, [Contender("random")], orders=2)
+        assert {summary.error for summary in found.estimates.values()} == {np.inf}
+
+
+def test_doubly_robust_by_hand_in_the_units_of_rewards() -> None:
+    log = log_of(300, UNEQUAL)
+    trial = make_trial(SCHEMA, log | {"cured": 4.0 * log["cured"]}, reward="cured", shares=UNEQUAL, reward_bound=4.0)
+    chosen = np.random.default_rng(0).integers(3, size=300)
+    matches = chosen == trial.given
+    of_given, of_chosen = reward_model(trial.rows, trial.given, log["cured"], chosen)
+    terms = of_chosen + np.where(matches, (log["cured"] - of_given) / trial.shares, 0.0)
+    found = estimates_of(trial, Pass(np.arange(300), chosen, matches))["doubly robust"]
+    assert found.value == pytest.approx(4.0 * terms.mean())
+    assert found.error == pytest.approx(4.0 * terms.std(ddof=1) / np.sqrt(300))
+
+
+@pytest.mark.parametrize("first", [30, 300])
+def test_a_reward_model_sees_earlier_lines_only(first: int) -> None:
     trial, chosen = trial_of(500, EQUAL), np.zeros(500, dtype=np.int64)
     before = reward_model(trial.rows, trial.given, trial.rewards, chosen)
     changed = trial.rewards.copy()
-    changed[300:] = 1.0 - changed[300:]
+    changed[first:] = 1.0 - changed[first:]
     after = reward_model(trial.rows, trial.given, changed, chosen)
     for ours, theirs in zip(before, after, strict=True):
-        assert np.array_equal(ours[:301], theirs[:301])
-        assert not np.array_equal(ours[301:], theirs[301:])
+        assert np.array_equal(ours[: first + 1], theirs[: first + 1])
+        assert ours[first + 1] != theirs[first + 1] or first > 50  # before the first fit every line tells
+        assert not np.array_equal(ours[first + 1 :], theirs[first + 1 :])
     late = trial.rewards[200:]
     assert np.mean((before[0][200:] - late) ** 2) < 0.95 * np.var(late), "it predicts nothing"
 
@@ -103,15 +148,72 @@ def test_rows_follow_from_the_seed_and_not_from_the_number_of_jobs() -> None:
     assert replay(trial, contenders, orders=3, seed=6) != one
 
 
-def test_lines_may_be_drawn_with_replacement() -> None:
-    (found,) = replay(trial_of(100, EQUAL), [Contender("random")], orders=2, lines=450)
-    assert found.lines == 450
-    assert 90 < found.learned < 210
+def test_a_fit_that_does_not_converge_predicts_the_mean_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = trial_of(200, EQUAL)
+    failed = Fit(np.full(SCHEMA.dim, np.nan), FitStatus.ILL_CONDITIONED, 1, np.nan)
+    monkeypatch.setattr("tacit.evaluation.estimators.fit", lambda *_, **__: failed)
+    of_given, of_chosen = reward_model(trial.rows, trial.given, trial.rewards, 2 - trial.given)
+    assert of_given[1:] == pytest.approx(np.cumsum(trial.rewards)[:-1] / np.arange(1, 200))
+    assert np.array_equal(of_given, of_chosen)
+
+
+def coins_of(lines: int) -> Trial:
+    """Rewards are coins, whatever the arm and the features, and features are many: there is much to learn by heart."""
+    rng, names = np.random.default_rng(0), [f"x{number}" for number in range(23)]
+    log: dict[str, Any] = {name: rng.random(lines) for name in names}
+    log |= {"drug": rng.choice(np.array(["A", "B"], dtype=object), lines), "cured": rng.random(lines) < 0.5}
+    schema = Schema(user=[Number(name, 0, 1) for name in names], arm=[Category("drug", ["A", "B"])], per_arm="drug")
+    assert schema.dim == 48
+    return make_trial(schema, log, reward="cured", shares="equal")
+
+
+def test_nobody_is_met_twice() -> None:
+    """Of coins every policy earns one half; one that meets lines again seems to earn more, and precisely so."""
+    trial = coins_of(300)
+    for lines in (None, 150):
+        (found,) = replay(trial, [Contender("greedy-mle")], orders=2, lines=lines)
+        assert found.lines == (lines or 300)
+        for method, summary in found.estimates.items():
+            assert abs(summary.mean - 0.5) < 4 * summary.error, method
+    with pytest.raises(InvalidInput, match="at most 300, the size of the log, got 301"):
+        replay(trial, [Contender("greedy-mle")], lines=301)
+    again = np.random.default_rng(1).integers(300, size=1_500)
+    policy = tacit.make_policy("greedy-mle", features=trial.schema)
+    seeming = estimates_of(trial, replay_pass(trial, policy, again, np.zeros(1_500)))["doubly robust"]
+    assert seeming.value - 0.5 > 4 * seeming.error
+
+
+def test_every_pass_has_an_order_of_its_own_and_no_line_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, module = [], import_module("tacit.evaluation.replay")
+    play = module.replay_pass
+
+    def watched(trial: Trial, policy: Any, lines: Any, coins: Any) -> Pass:
+        seen.append((tuple(lines.tolist()), tuple(coins.tolist())))
+        return play(trial, policy, lines, coins)
+
+    monkeypatch.setattr(module, "replay_pass", watched)
+    replay(trial_of(60, EQUAL), [Contender("random"), Contender("greedy-mle")], orders=2, lines=40)
+    assert len(set(seen)) == 2  # the same for all contenders
+    for lines, coins in set(seen):
+        assert len(set(lines)) == len(coins) == 40
+        assert list(lines) != sorted(lines)
+        assert max(lines) > 40
+
+
+def test_features_are_encoded_before_tasks_are_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Looking:
+        def finished(self, function: Any, tasks: Any) -> Any:
+            assert all("rows" in vars(task[0]) for task in tasks)
+            return (function(*task) for task in tasks)
+
+    module = import_module("tacit.evaluation.replay")
+    monkeypatch.setattr(module, "make_engine", lambda *_: Looking())
+    assert len(replay(trial_of(30, EQUAL), [Contender("random")], orders=1)) == 1
 
 
 def test_bad_numbers_are_refused() -> None:
     trial = trial_of(50, EQUAL)
-    for wrong in ({"orders": 0}, {"lines": 0}):
+    for wrong in ({"orders": 0}, {"lines": 0}, {"lines": 51}):
         with pytest.raises(InvalidInput):
             replay(trial, [Contender("random")], **wrong)  # type: ignore[arg-type]
 

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tacit.glm.likelihood import fit
+from tacit.glm.likelihood import FitStatus, fit
 from tacit.glm.links import get_link
 from tacit.typing import BoolArray, FloatArray, IntArray
 
@@ -43,7 +43,7 @@ class ValueEstimate(NamedTuple):
     value : float
         The estimate.
     error : float
-        Its standard error; infinite where there is too little to tell.
+        Its standard error; infinite where there is too little to tell: fewer than two rewards, or all of them equal.
 
     Examples
     --------
@@ -56,11 +56,16 @@ class ValueEstimate(NamedTuple):
     error: float
 
 
-def mean_of(terms: FloatArray) -> ValueEstimate:
-    """The mean of independent terms, or of terms whose deviations are a martingale."""
-    if terms.size < 2:
+def mean_of(terms: FloatArray, rewards: FloatArray) -> ValueEstimate:
+    """The mean of terms that are independent, or whose deviations are a martingale, made of these rewards."""
+    if _tell_nothing(rewards):
         return ValueEstimate(float(terms.mean()) if terms.size else math.nan, math.inf)
     return ValueEstimate(float(terms.mean()), float(terms.std(ddof=1)) / math.sqrt(terms.size))
+
+
+def _tell_nothing(rewards: FloatArray) -> bool:
+    """Whether rewards say nothing of how far those of other users would be from them."""
+    return rewards.size < 2 or bool(rewards.min() == rewards.max())
 
 
 def self_normalised(weights: FloatArray, rewards: FloatArray) -> ValueEstimate:
@@ -84,7 +89,7 @@ def self_normalised(weights: FloatArray, rewards: FloatArray) -> ValueEstimate:
     0.667
     """
     total = float(weights.sum())
-    if np.count_nonzero(weights) < 2:
+    if _tell_nothing(rewards[weights != 0.0]):
         return ValueEstimate(float(weights @ rewards) / total if total else math.nan, math.inf)
     value = float(weights @ rewards) / total
     return ValueEstimate(value, float(np.linalg.norm(weights * (rewards - value))) / total)
@@ -95,7 +100,9 @@ def kept_lines(shares: FloatArray, coins: FloatArray) -> BoolArray:
     return np.asarray(coins * shares < shares.min())
 
 
-def reward_model(rows: FloatArray, given: IntArray, rewards: FloatArray, chosen: IntArray) -> tuple[FloatArray, ...]:
+def reward_model(
+    rows: FloatArray, given: IntArray, rewards: FloatArray, chosen: IntArray
+) -> tuple[FloatArray, FloatArray]:
     """Return the rewards that earlier lines predict for the given and for the chosen arm of each line.
 
     The model is a logistic one in the features, of rewards in [0, 1], fitted anew whenever the number of lines has
@@ -113,7 +120,7 @@ def reward_model(rows: FloatArray, given: IntArray, rewards: FloatArray, chosen:
     Returns
     -------
     tuple of two arrays, shape (N,)
-        Predictions for the given arms and for the chosen ones.
+        Predictions for the given arms and for the chosen ones; the mean so far where a fit did not converge.
 
     Examples
     --------
@@ -123,15 +130,22 @@ def reward_model(rows: FloatArray, given: IntArray, rewards: FloatArray, chosen:
     >>> reward_model(rows, arms, np.array([1.0, 0.0, 1.0]), arms)[0]
     array([0. , 1. , 0.5])
     """
+    lines = np.arange(len(rewards))
+    return predicted(rows[lines, given], rows[lines, chosen], rewards)
+
+
+def predicted(seen: FloatArray, earned: FloatArray, rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """What earlier lines predict of rows that were seen with their rewards, and of those in their place."""
     link, lines = get_link("logistic"), np.arange(len(rewards))
-    seen, earned = rows[lines, given], rows[lines, chosen]
     so_far = np.concatenate([[0.0], np.cumsum(rewards)[:-1]]) / np.maximum(lines, 1)
     of_given, of_chosen = so_far.copy(), so_far.copy()
-    theta, start = np.zeros(rows.shape[2]), _FIRST_FIT
+    theta, start = np.zeros(seen.shape[1]), _FIRST_FIT
     while start < len(rewards):
         end = max(start + 1, math.ceil(_GROWTH * start))
-        theta = fit(link, seen[:start], rewards[:start], ridge=_RIDGE, start=theta).theta
-        of_given[start:end] = link.mean(seen[start:end] @ theta)
-        of_chosen[start:end] = link.mean(earned[start:end] @ theta)
+        found = fit(link, seen[:start], rewards[:start], ridge=_RIDGE, start=theta)
+        if found.status is FitStatus.CONVERGED:
+            theta = found.theta
+            of_given[start:end] = link.mean(seen[start:end] @ theta)
+            of_chosen[start:end] = link.mean(earned[start:end] @ theta)
         start = end
     return of_given, of_chosen

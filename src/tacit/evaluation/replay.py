@@ -18,11 +18,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tacit._validate import integer_at_least
+from tacit.errors import InvalidInput
 from tacit.evaluation.estimators import (
     ValueEstimate,
     kept_lines,
     mean_of,
-    reward_model,
+    predicted,
     self_normalised,
 )
 from tacit.evaluation.trials import Trial
@@ -99,9 +100,9 @@ class Summary(NamedTuple):
     mean : float
         Mean over orders.
     spread : float
-        Standard deviation over orders of the lines (and seeds of the policy).
+        Standard deviation of estimates over orders of the lines (and seeds of the policy).
     error : float
-        Standard error that the sample of users gives a single pass; more orders do not make it smaller.
+        Standard error that the sample of users gives a single pass; that of the mean is at most as large.
 
     Examples
     --------
@@ -217,16 +218,18 @@ def estimates_of(trial: Trial, played: Pass) -> dict[str, ValueEstimate]:
     lines, bound = played.lines, trial.reward_bound
     given, rewards = trial.given[lines], trial.rewards[lines]
     weights = np.where(played.chosen == given, 1.0 / trial.shares[lines], 0.0)
-    of_given, of_chosen = reward_model(trial.rows[lines], given, rewards / bound, played.chosen)
-    terms = bound * of_chosen + weights * (rewards - bound * of_given)
+    seen, earned = trial.rows[lines, given], trial.rows[lines, played.chosen]
+    of_given, of_chosen = predicted(seen, earned, rewards / bound)
+    terms, told = bound * of_chosen + weights * (rewards - bound * of_given), rewards[weights > 0.0]
+    accepted = rewards[played.learned]
     return dict(
         zip(
             METHODS,
             (
-                mean_of(rewards[played.learned]),
-                mean_of(weights * rewards),
+                mean_of(accepted, accepted),
+                mean_of(weights * rewards, told),
                 self_normalised(weights, rewards),
-                mean_of(terms),
+                mean_of(terms, told),
             ),
             strict=True,
         )
@@ -254,7 +257,7 @@ def replay(
     orders : int, default 20
         Passes of each contender.  All contenders meet the same orders.
     lines : int, optional
-        Lines of a pass, drawn with replacement, as if that many users had come; by default each line once.
+        Lines of a pass, at most those of the log: a part of it, drawn without replacement; by default all of them.
     seed : int, default 0
         Seed of orders and policies.
     jobs : int, default 1
@@ -278,8 +281,12 @@ def replay(
     True
     """
     integer_at_least("orders", orders, 1)
-    if lines is not None:
-        integer_at_least("lines", lines, 1)
+    if lines is not None and integer_at_least("lines", lines, 1) > trial.size:
+        raise InvalidInput(
+            f"lines must be at most {trial.size}, the size of the log, got {lines}: a policy that meets a reward again "
+            "has learned it already, and values would be wrong. For longer horizons simulate"
+        )
+    _ = trial.rows  # encoded once, and not by every process
     tasks = [
         (trial, contender, number, order, lines, seed)
         for order in range(orders)
@@ -298,7 +305,7 @@ def _play(
     """One pass; its order and coins follow from the seed and its number alone."""
     load_again(contender.modules)
     rng = np.random.default_rng([seed, order])
-    drawn = rng.permutation(trial.size) if lines is None else rng.integers(trial.size, size=lines)
+    drawn = rng.permutation(trial.size)[:lines]
     coins = rng.random(drawn.size)
     own_seed = int(rng.integers(2**31))
     policy = make_policy(contender.policy, features=trial.schema, seed=own_seed, **contender.options)
@@ -353,4 +360,4 @@ def fixed_values(trial: Trial) -> dict[str, ValueEstimate]:
         name: self_normalised(np.where(trial.given == arm, inverse, 0.0), trial.rewards)
         for arm, name in enumerate(trial.names)
     }
-    return alone | {AT_RANDOM: self_normalised(inverse, trial.rewards), GIVEN: mean_of(trial.rewards)}
+    return alone | {AT_RANDOM: self_normalised(inverse, trial.rewards), GIVEN: mean_of(trial.rewards, trial.rewards)}
