@@ -6,6 +6,7 @@ earns under differential privacy.
 
 from __future__ import annotations
 
+from tacit.evaluation.doubts import doubts
 from tacit.evaluation.estimators import ValueEstimate, reward_model, self_normalised
 from tacit.evaluation.private import PrivateValue, private_value
 from tacit.evaluation.proposals import PublicFacts, proposed_schema, unknown_columns
@@ -30,6 +31,7 @@ __all__ = [
     "Summary",
     "Trial",
     "ValueEstimate",
+    "doubts",
     "estimates_of",
     "fixed_values",
     "make_trial",
