@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from tacit.experiments.tables import Table
 
 _DEFAULT_POLICIES = ("stream-glm", "greedy-mle")
+_SHARE = re.compile(r"(.+?)=([^,=]+)(?:,|$)")
+"""An arm and its share; the names of arms of several fields have commas."""
 _OWN_FLAGS = {"theta_bound": "--theta-bound", "base_rate": "--base-rate", "reward_bound": "--reward-bound"} | {
     name: f"--{name}" for name in ("epsilon", "delta", "seed", "dim")
 }
@@ -70,7 +73,7 @@ def replay(
     orders: Annotated[int, typer.Option(min=1, help="Passes over the log, each in an order of its own.")] = 20,
     lines: Annotated[
         int | None,
-        typer.Option(min=1, help="Lines of a pass, drawn with replacement.", show_default="each line once"),
+        typer.Option(min=1, help="Lines of a pass, if not all.", show_default="each line once"),
     ] = None,
     seed: Seed = 0,
     jobs: Jobs,
@@ -148,11 +151,16 @@ def _shares(text: str | None) -> str | dict[str, float] | None:
     """Read ``equal``, or ``ARM=P`` for every arm."""
     if text is None or "=" not in text:
         return text
-    parts = [part.rpartition("=") for part in text.split(",")]
+    parts = _SHARE.findall(text)
     try:
-        return {name.strip(): float(value) for name, _, value in parts}
+        found = {name.strip(): float(value) for name, value in parts}
     except ValueError:
-        raise Refused(f"--shares takes equal, or a probability for each arm, A=0.5,B=0.5, not {text!r}") from None
+        found = {}
+    if not found or _SHARE.sub("", text):
+        raise Refused(f"--shares takes equal, or a probability for each arm, A=0.5,B=0.5, not {text!r}")
+    if len(found) < len(parts):
+        raise Refused(f"--shares names an arm more than once: {text!r}")
+    return found
 
 
 def _played(
@@ -182,16 +190,16 @@ def table(trial: Trial, found: Sequence[Replayed], fixed: dict[str, ValueEstimat
     lines = [
         (
             one.contender.label,
-            *(f"{one.estimates[method].mean:.4f}" for method in METHODS),
-            f"{one.estimates[BEST_METHOD].spread:.4f}" if one.orders > 1 else "-",
-            f"{one.estimates[BEST_METHOD].error:.4f}",
+            *(_cell(one.estimates[method].mean) for method in METHODS),
+            _cell(one.estimates[BEST_METHOD].spread),
+            _cell(one.estimates[BEST_METHOD].error),
             f"{one.learned:,.0f}",
         )
         for one in found
     ]
     blank = ("-",) * (len(METHODS) - 2)
     others = [
-        (name, *blank[:2], f"{value.value:.4f}", "-", "-", f"{value.error:.4f}", "-") for name, value in fixed.items()
+        (name, *blank[:2], _cell(value.value), "-", "-", _cell(value.error), "-") for name, value in fixed.items()
     ]
     heads = ("replay", "inverse", "self-\nnormalised", "doubly\nrobust")
     columns = ("mean reward of", *heads, "spread\nof orders", "sampling\nerror", "learned\nfrom")
@@ -203,15 +211,23 @@ def table(trial: Trial, found: Sequence[Replayed], fixed: dict[str, ValueEstimat
     return Table(title, columns, tuple(lines + others), rules=frozenset({len(lines) - 1}), notes=_notes(trial))
 
 
+def _cell(value: float) -> str:
+    return f"{value:.4f}" if math.isfinite(value) else "-"
+
+
 def _notes(trial: Trial) -> tuple[str, ...]:
+    from tacit.evaluation import doubts
+
     counted = "" if trial.designed else " Shares of arms were counted in the log, within each stratum."
     return (
         "The value is that of the run: the mean reward of what the policy chooses while it learns, not of what it ends "
         "with. Means are over orders of the lines.",
-        "spread of orders: standard deviation from order to order (doubly robust). sampling error: standard error that "
-        "one pass has because other users could have been in the experiment; more orders do not make it smaller.",
+        "spread of orders: standard deviation of estimates from order to order (doubly robust). sampling error: "
+        "standard error of one pass, as other users could have been in the experiment; that of the mean is at most as "
+        "large.",
         f"learned from: lines whose arm the policy chose, on average.{counted}",
         "Estimates are functions of raw rows: for those who may see the log, and no private release.",
+        *(f"Doubtful: {doubt}" for doubt in doubts(trial)),
     )
 
 
