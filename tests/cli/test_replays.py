@@ -169,7 +169,7 @@ def test_bad_values_are_refused_before_anything_is_played(log: Path, schema: Pat
         ([], "one of shares"),
         (["--shares", "A=x,B=0.5"], "--shares takes"),
         (["--shares", "A=0.5,B=0.3,C=0.2,D"], "--shares takes"),
-        (["--shares", "A=0.5,B=0.3,C=0.2,C=0.2"], "more than once"),
+        (["--shares", "A=0.5,B=0.3,C=0.2,C=0.2"], "one probability for each"),
         (["--shares", "equal", "--arms", str(arms)], "a list of records"),
         (["--shares", "equal", "--policy", "none"], "--policy: unknown"),
         (["--shares", "equal", "--option", "colour=red"], "no chosen policy knows it"),

@@ -47,16 +47,9 @@ def replay(
     *,
     schema: Annotated[str, typer.Option(metavar="FILE", help="Its fields are columns of the log; see: tacit schema.")],
     reward: Annotated[str, typer.Option(metavar="COLUMN", help="What came of it.")],
-    shares: Annotated[
-        str | None,
-        typer.Option(metavar="equal|ARM=P,...", help="With which probability users were given their arms."),
-    ] = None,
-    propensity: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The probability of the arm that was given.")
-    ] = None,
-    stratum: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Arms were drawn within its values; shares are counted.")
-    ] = None,
+    shares: Annotated[str | None, typer.Option(metavar="equal|ARM=P,...", help="How likely arms were.")] = None,
+    propensity: Annotated[str | None, typer.Option(metavar="COLUMN", help="How likely the given arm was.")] = None,
+    stratum: Annotated[str | None, typer.Option(metavar="COLUMN", help="Count shares within its values.")] = None,
     arms: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A list of arms as JSON.", show_default="the values of the schema's arm"),
@@ -71,10 +64,7 @@ def replay(
     theta_bound: Annotated[float | None, typer.Option(help="Bound on the parameter that policies are told.")] = None,
     base_rate: BaseRate = None,
     orders: Annotated[int, typer.Option(min=1, help="Passes over the log, each in an order of its own.")] = 20,
-    lines: Annotated[
-        int | None,
-        typer.Option(min=1, help="Lines of a pass, if not all.", show_default="each line once"),
-    ] = None,
+    lines: Annotated[int | None, typer.Option(min=1, help="Lines of a pass, if not all.")] = None,
     seed: Seed = 0,
     jobs: Jobs,
     option: Options = None,
@@ -156,10 +146,8 @@ def _shares(text: str | None) -> str | dict[str, float] | None:
         found = {name.strip(): float(value) for name, value in parts}
     except ValueError:
         found = {}
-    if not found or _SHARE.sub("", text):
-        raise Refused(f"--shares takes equal, or a probability for each arm, A=0.5,B=0.5, not {text!r}")
-    if len(found) < len(parts):
-        raise Refused(f"--shares names an arm more than once: {text!r}")
+    if not found or len(found) < len(parts) or _SHARE.sub("", text):
+        raise Refused(f"--shares takes equal, or one probability for each arm, A=0.5,B=0.5, not {text!r}")
     return found
 
 
@@ -197,17 +185,13 @@ def table(trial: Trial, found: Sequence[Replayed], fixed: dict[str, ValueEstimat
         )
         for one in found
     ]
-    blank = ("-",) * (len(METHODS) - 2)
-    others = [
-        (name, *blank[:2], _cell(value.value), "-", "-", _cell(value.error), "-") for name, value in fixed.items()
-    ]
+    others = [(name, "-", "-", _cell(one.value), "-", "-", _cell(one.error), "-") for name, one in fixed.items()]
     heads = ("replay", "inverse", "self-\nnormalised", "doubly\nrobust")
     columns = ("mean reward of", *heads, "spread\nof orders", "sampling\nerror", "learned\nfrom")
     size = found[0].lines if found else trial.size
     passes = f"{found[0].orders} passes of {size:,} lines" if found else "no policy"
-    title = (
-        f"What would have been earned: {trial.size:,} users, {len(trial.arms)} arms, d = {trial.schema.dim}; {passes}"
-    )
+    users = f"{trial.size:,} users, {len(trial.arms)} arms, d = {trial.schema.dim}"
+    title = f"What would have been earned: {users}; {passes}"
     return Table(title, columns, tuple(lines + others), rules=frozenset({len(lines) - 1}), notes=_notes(trial))
 
 
@@ -223,8 +207,7 @@ def _notes(trial: Trial) -> tuple[str, ...]:
         "The value is that of the run: the mean reward of what the policy chooses while it learns, not of what it ends "
         "with. Means are over orders of the lines.",
         "spread of orders: standard deviation of estimates from order to order (doubly robust). sampling error: "
-        "standard error of one pass, as other users could have been in the experiment; that of the mean is at most as "
-        "large.",
+        "standard error of one pass, as other users could have been in the experiment; that of the mean is no larger.",
         f"learned from: lines whose arm the policy chose, on average.{counted}",
         "Estimates are functions of raw rows: for those who may see the log, and no private release.",
         *(f"Doubtful: {doubt}" for doubt in doubts(trial)),

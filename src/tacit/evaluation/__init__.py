@@ -10,16 +10,7 @@ from tacit.evaluation.doubts import doubts
 from tacit.evaluation.estimators import ValueEstimate, reward_model, self_normalised
 from tacit.evaluation.private import PrivateValue, private_value
 from tacit.evaluation.proposals import PublicFacts, proposed_schema, unknown_columns
-from tacit.evaluation.replay import (
-    Contender,
-    Pass,
-    Replayed,
-    Summary,
-    estimates_of,
-    fixed_values,
-    replay,
-    replay_pass,
-)
+from tacit.evaluation.replay import Contender, Pass, Replayed, Summary, estimates_of, fixed_values, replay, replay_pass
 from tacit.evaluation.trials import Trial, make_trial, read_log
 
 __all__ = [

@@ -40,34 +40,29 @@ def doubts(trial: Trial) -> tuple[str, ...]:
     >>> doubts(make_trial(Schema(arm=[Category("drug", ["A", "B"])]), log, reward="cured", shares="equal"))
     ('A was given to 90 of 100 users, and has the share 0.5: shares are wrong, or arms were not given by chance.',)
     """
-    arms, least = len(trial.arms), float(trial.shares.min())
-    found = []
+    found, users, arms, least = [], trial.size, len(trial.arms), float(trial.shares.min())
     if _FAR * least * arms < 1.0:
         found.append(
-            f"Policies learn from about {trial.size * least:,.0f} lines, and would from {trial.size / arms:,.0f} if "
-            f"arms had equal chances: lines are kept by the smallest probability of the log, {least:.3g}."
+            f"Policies learn from about {users * least:,.0f} lines, and would from {users / arms:,.0f} if arms had "
+            f"equal chances: lines are kept by the smallest probability of the log, {least:.3g}."
         )
+    inverse = 1.0 / trial.shares
+    error = max(float(inverse.std()) / math.sqrt(users), 1e-9)
     if trial.design is not None:
         found += _wrong_shares(trial, trial.design.tolist())
-    elif trial.designed:
-        inverse = 1.0 / trial.shares
-        error = max(float(inverse.std()) / math.sqrt(trial.size), 1e-9)
-        if abs(float(inverse.mean()) - arms) > _DEVIATIONS * error:
-            found.append(
-                f"The mean of 1 / p is {inverse.mean():.3g}, and should be near {arms}, the number of arms: "
-                "probabilities are wrong, or not every user could be given every arm."
-            )
+    elif trial.designed and abs(float(inverse.mean()) - arms) > _DEVIATIONS * error:
+        found.append(
+            f"The mean of 1 / p is {inverse.mean():.3g}, and should be near {arms}, the number of arms: probabilities "
+            "are wrong, or not every user could be given every arm."
+        )
     return tuple(found)
 
 
 def _wrong_shares(trial: Trial, shares: list[float]) -> list[str]:
     """The arm whose count is least likely by its share, by an exact test, if that is unlikely for any of the arms."""
     counts = np.bincount(trial.given, minlength=len(shares)).tolist()
-    chances = [binomtest(count, trial.size, share).pvalue for count, share in zip(counts, shares, strict=True)]
-    worst = int(np.argmin(chances))
-    if chances[worst] * len(shares) >= 2.0 * norm.sf(_DEVIATIONS):
+    chance, worst = min((binomtest(count, trial.size, shares[arm]).pvalue, arm) for arm, count in enumerate(counts))
+    if chance * len(shares) >= 2.0 * norm.sf(_DEVIATIONS):
         return []
-    return [
-        f"{trial.names[worst]} was given to {counts[worst]:,} of {trial.size:,} users, and has the share "
-        f"{shares[worst]:.3g}: shares are wrong, or arms were not given by chance."
-    ]
+    given = f"{trial.names[worst]} was given to {counts[worst]:,} of {trial.size:,} users"
+    return [f"{given}, and has the share {shares[worst]:.3g}: shares are wrong, or arms were not given by chance."]

@@ -8,7 +8,7 @@ replay             mean of r_t over the lines that match (Li et al. 2011); where
                    is kept with probability min p / p_t, so that every line is kept with the same probability
 inverse            mean of w_t r_t (Horvitz and Thompson 1952)
 self-normalised    sum of w_t r_t over sum of w_t (Swaminathan and Joachims 2015)
-doubly robust      mean of q_t(c_t) + w_t (r_t - q_t(a_t)), q_t fitted on earlier lines (Dudik et al. 2011)
+doubly robust      mean of q_t(c_t) + w_t (r_t - q_t(c_t)), q_t fitted on earlier lines (Dudik et al. 2011)
 =================  ====================================================================================================
 
 A policy that learns changes from line to line, and what is estimated is the value of *this run*: the mean over t of
@@ -131,21 +131,20 @@ def reward_model(
     array([0. , 1. , 0.5])
     """
     lines = np.arange(len(rewards))
-    return predicted(rows[lines, given], rows[lines, chosen], rewards)
+    seen = rows[lines, given]
+    return predicted(seen, rewards, seen), predicted(seen, rewards, rows[lines, chosen])
 
 
-def predicted(seen: FloatArray, earned: FloatArray, rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """What earlier lines predict of rows that were seen with their rewards, and of those in their place."""
-    link, lines = get_link("logistic"), np.arange(len(rewards))
-    so_far = np.concatenate([[0.0], np.cumsum(rewards)[:-1]]) / np.maximum(lines, 1)
-    of_given, of_chosen = so_far.copy(), so_far.copy()
+def predicted(seen: FloatArray, rewards: FloatArray, asked: FloatArray) -> FloatArray:
+    """The rewards of the rows ``asked``, one for each line, by the rows and rewards of earlier lines."""
+    link = get_link("logistic")
+    found = np.concatenate([[0.0], np.cumsum(rewards)[:-1]]) / np.maximum(np.arange(len(rewards)), 1)
     theta, start = np.zeros(seen.shape[1]), _FIRST_FIT
     while start < len(rewards):
         end = max(start + 1, math.ceil(_GROWTH * start))
-        found = fit(link, seen[:start], rewards[:start], ridge=_RIDGE, start=theta)
-        if found.status is FitStatus.CONVERGED:
-            theta = found.theta
-            of_given[start:end] = link.mean(seen[start:end] @ theta)
-            of_chosen[start:end] = link.mean(earned[start:end] @ theta)
+        model = fit(link, seen[:start], rewards[:start], ridge=_RIDGE, start=theta)
+        if model.status is FitStatus.CONVERGED:
+            theta = model.theta
+            found[start:end] = link.mean(asked[start:end] @ theta)
         start = end
-    return of_given, of_chosen
+    return np.asarray(found)

@@ -162,19 +162,19 @@ def _chances(trial: Trial, policy: object) -> tuple[FloatArray, FloatArray]:
             "learns, depends on the raw rows of the others. Evaluate a parameter that is public, or use tacit replay "
             "where the result stays with those who may see the log"
         )
-    arms, kinds = len(trial.arms), f"policy must be 'uniform', one of {', '.join(trial.names)}, or a parameter theta"
-    if isinstance(policy, str):
-        if (policy == UNIFORM) == (policy in trial.names):
-            shadowed = " An arm has the name 'uniform': call it otherwise." if policy == UNIFORM else ""
-            raise InvalidInput(f"{kinds}, not {policy!r}.{shadowed}")
+    arms, shape = len(trial.arms), (trial.schema.dim,)
+    if isinstance(policy, str) and (policy == UNIFORM) != (policy in trial.names):
         reached = np.full(arms, 1.0 / arms) if policy == UNIFORM else np.eye(arms)[trial.names.index(policy)]
         return reached, reached[trial.given]
     try:
         theta = np.asarray(policy, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidInput(f"{kinds}, not {policy!r}") from None
-    if theta.shape != (trial.schema.dim,) or not np.all(np.isfinite(theta)):
-        raise InvalidInput(f"theta must be finite with shape {(trial.schema.dim,)}, got shape {theta.shape}")
+        theta = np.empty(0)
+    if theta.shape != shape or not np.all(np.isfinite(theta)):
+        raise InvalidInput(
+            f"policy must be 'uniform', one of {', '.join(trial.names)}, or a finite parameter theta of shape {shape}, "
+            f"not {policy!r}; no arm may be called 'uniform'"
+        )
     return np.ones(arms), np.where((trial.rows @ theta).argmax(axis=1) == trial.given, 1.0, 0.0)
 
 
@@ -188,12 +188,11 @@ def _limit(trial: Trial, reached: FloatArray, asked: float | None) -> tuple[floa
         raise InvalidInput("give largest_weight, a public constant: probabilities of a column say nothing public")
     needed = math.inf if trial.design is None else float(np.max(reached / trial.design))
     limit = positive("largest_weight", needed if asked is None else asked)
-    if limit >= needed:
-        return limit, ()
-    return limit, (
-        f"weights are cut at {limit:g}, and users whose weight is cut count less: the interval holds the "
-        "value of the policy only if no weight can be larger by design",
+    warning = (
+        f"weights are cut at {limit:g}, and users whose weight is cut count less: the interval holds the value of the "
+        "policy only if no weight can be larger by design"
     )
+    return limit, () if limit >= needed else (warning,)
 
 
 def _interval(means: FloatArray, sd: float, deviations: float, limit: float) -> FloatArray:

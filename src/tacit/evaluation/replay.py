@@ -19,13 +19,7 @@ import numpy as np
 
 from tacit._validate import integer_at_least
 from tacit.errors import InvalidInput
-from tacit.evaluation.estimators import (
-    ValueEstimate,
-    kept_lines,
-    mean_of,
-    predicted,
-    self_normalised,
-)
+from tacit.evaluation.estimators import ValueEstimate, kept_lines, mean_of, predicted, self_normalised
 from tacit.evaluation.trials import Trial
 from tacit.experiments.engines import make_engine
 from tacit.extensions import Extension, load_again
@@ -218,22 +212,11 @@ def estimates_of(trial: Trial, played: Pass) -> dict[str, ValueEstimate]:
     lines, bound = played.lines, trial.reward_bound
     given, rewards = trial.given[lines], trial.rewards[lines]
     weights = np.where(played.chosen == given, 1.0 / trial.shares[lines], 0.0)
-    seen, earned = trial.rows[lines, given], trial.rows[lines, played.chosen]
-    of_given, of_chosen = predicted(seen, earned, rewards / bound)
-    terms, told = bound * of_chosen + weights * (rewards - bound * of_given), rewards[weights > 0.0]
-    accepted = rewards[played.learned]
-    return dict(
-        zip(
-            METHODS,
-            (
-                mean_of(accepted, accepted),
-                mean_of(weights * rewards, told),
-                self_normalised(weights, rewards),
-                mean_of(terms, told),
-            ),
-            strict=True,
-        )
-    )
+    told, accepted = rewards[weights > 0.0], rewards[played.learned]
+    model = bound * predicted(trial.rows[lines, given], rewards / bound, trial.rows[lines, played.chosen])
+    inverse, robust = mean_of(weights * rewards, told), mean_of(model + weights * (rewards - model), told)
+    found = mean_of(accepted, accepted), inverse, self_normalised(weights, rewards), robust
+    return dict(zip(METHODS, found, strict=True))
 
 
 def replay(
@@ -282,10 +265,7 @@ def replay(
     """
     integer_at_least("orders", orders, 1)
     if lines is not None and integer_at_least("lines", lines, 1) > trial.size:
-        raise InvalidInput(
-            f"lines must be at most {trial.size}, the size of the log, got {lines}: a policy that meets a reward again "
-            "has learned it already, and values would be wrong. For longer horizons simulate"
-        )
+        raise InvalidInput(f"lines must be at most {trial.size}, the size of the log, got {lines}: no user comes twice")
     _ = trial.rows  # encoded once, and not by every process
     tasks = [
         (trial, contender, number, order, lines, seed)

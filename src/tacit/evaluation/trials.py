@@ -126,10 +126,9 @@ def read_log(path: Path) -> dict[str, Any]:
     {'drug': ['A', 'B'], 'cured': array([1, 0])}
     """
     kind = path.suffix.lower()
-    if kind not in _KINDS:
-        raise InvalidInput(f"{path}: a log is a file whose name ends in {', '.join(_KINDS)}")
-    if not path.is_file():
-        raise InvalidInput(f"{path}: there is no such file")
+    if kind not in _KINDS or not path.is_file():
+        wanted = f"a log is a file whose name ends in {', '.join(_KINDS)}"
+        raise InvalidInput(f"{path}: {'there is no such file' if kind in _KINDS else wanted}")
     with named_extras():
         import polars
     try:
@@ -217,8 +216,6 @@ def make_trial(
 
 
 def _check_lengths(log: Mapping[str, Any]) -> None:
-    if nested := [name for name, column in log.items() if getattr(column, "ndim", 1) != 1]:
-        raise InvalidInput(f"columns of a log must have one axis: {', '.join(nested)} has another shape")
     lengths = {name: len(column) for name, column in log.items()}
     if len(set(lengths.values())) != 1 or not min(lengths.values()):
         raise InvalidInput(f"columns of a log must have equally many lines, and at least one: {lengths}")
@@ -239,9 +236,8 @@ def _offered(fields: Sequence[str], arms: Sequence[Mapping[str, Any]]) -> tuple[
     if len(arms) < 2:
         raise InvalidInput(f"a trial needs at least two arms, got {len(arms)}")
     for told in (_names(arms), [tuple(arm.get(name) for name in fields) for arm in arms]):
-        for one, count in Counter(told).items():
-            if count > 1:
-                raise InvalidInput(f"the arm {one!r} is there {count} times: each arm may be listed once")
+        if len(set(told)) < len(told):
+            raise InvalidInput(f"arms must differ, by their names and in the columns {', '.join(fields)}: {told}")
     return tuple(dict(arm) for arm in arms)
 
 
