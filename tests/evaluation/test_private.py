@@ -97,7 +97,7 @@ def test_what_a_trial_should_not_hold_is_clipped_before_it_is_summed(name: str, 
     """A trial refuses such numbers; the guarantee does not rest on that."""
     trial = trial_of(50)
     with pytest.raises(InvalidInput, match=name):
-        replace(trial, **{name: np.full(50, wrong)})
+        replace(trial, **{name: np.full(50, wrong)})  # type: ignore[arg-type]
     changed = getattr(trial, name).copy()
     changed[0] = wrong
     before = contributions(trial, np.ones(50), 2.0)

@@ -70,8 +70,8 @@ def test_estimators_by_hand() -> None:
     assert mean_of(np.array([1.0]), np.array([1.0])).error == np.inf
     assert np.isnan(mean_of(np.empty(0), np.empty(0)).value)
     assert np.isnan(self_normalised(np.zeros(3), rewards).value)
-    found = summary_of([ValueEstimate(1.0, 0.3), ValueEstimate(2.0, 0.4)])
-    assert found == pytest.approx((1.5, np.sqrt(0.5), np.sqrt(0.125)))
+    summary = summary_of([ValueEstimate(1.0, 0.3), ValueEstimate(2.0, 0.4)])
+    assert summary == pytest.approx((1.5, np.sqrt(0.5), np.sqrt(0.125)))
 
 
 def test_random_arms_are_weighted_by_hand() -> None:
@@ -189,7 +189,8 @@ def test_every_pass_has_an_order_of_its_own_and_no_line_twice(monkeypatch: pytes
 
     def watched(trial: Trial, policy: Any, lines: Any, coins: Any) -> Pass:
         seen.append((tuple(lines.tolist()), tuple(coins.tolist())))
-        return play(trial, policy, lines, coins)
+        found: Pass = play(trial, policy, lines, coins)
+        return found
 
     monkeypatch.setattr(module, "replay_pass", watched)
     replay(trial_of(60, EQUAL), [Contender("random"), Contender("greedy-mle")], orders=2, lines=40)

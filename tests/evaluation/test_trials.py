@@ -125,7 +125,7 @@ def test_probabilities_that_are_right_are_rarely_doubted() -> None:
         log = log_of(300, SHARES, seed)
         log["p"] = np.array([SHARES[drug] for drug in log["drug"]])
         for terms in ({"shares": SHARES}, {"propensity": "p"}):
-            assert doubts(make_trial(OFFERS, log, reward="cured", **terms)) == (), (seed, terms)  # type: ignore[arg-type]
+            assert doubts(make_trial(OFFERS, log, reward="cured", **terms)) == (), (seed, terms)
 
 
 def test_arms_of_several_fields_are_told_by_all_of_their_columns() -> None:

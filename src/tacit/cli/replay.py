@@ -175,7 +175,7 @@ def table(trial: Trial, found: Sequence[Replayed], fixed: dict[str, ValueEstimat
     from tacit.evaluation.replay import BEST_METHOD, METHODS
     from tacit.experiments.tables import Table
 
-    lines = [
+    lines: list[tuple[str, ...]] = [
         (
             one.contender.label,
             *(_cell(one.estimates[method].mean) for method in METHODS),
@@ -185,14 +185,14 @@ def table(trial: Trial, found: Sequence[Replayed], fixed: dict[str, ValueEstimat
         )
         for one in found
     ]
-    others = [(name, "-", "-", _cell(one.value), "-", "-", _cell(one.error), "-") for name, one in fixed.items()]
+    lines += [(name, "-", "-", _cell(one.value), "-", "-", _cell(one.error), "-") for name, one in fixed.items()]
     heads = ("replay", "inverse", "self-\nnormalised", "doubly\nrobust")
     columns = ("mean reward of", *heads, "spread\nof orders", "sampling\nerror", "learned\nfrom")
     size = found[0].lines if found else trial.size
     passes = f"{found[0].orders} passes of {size:,} lines" if found else "no policy"
     users = f"{trial.size:,} users, {len(trial.arms)} arms, d = {trial.schema.dim}"
     title = f"What would have been earned: {users}; {passes}"
-    return Table(title, columns, tuple(lines + others), rules=frozenset({len(lines) - 1}), notes=_notes(trial))
+    return Table(title, columns, tuple(lines), rules=frozenset({len(found) - 1}), notes=_notes(trial))
 
 
 def _cell(value: float) -> str:

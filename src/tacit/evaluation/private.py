@@ -141,9 +141,9 @@ def private_value(
     # All that can refuse has been asked: what is charged is drawn.
     charged.charge(source.event("value of a fixed policy", limit, noise_sd, size=_SIZE), None)
     means = (exact + source.gaussian(noise_sd, _SIZE)) / trial.size
-    found = trial.reward_bound * _interval(means, noise_sd / trial.size, deviations, limit / trial.size)
+    value, low, high = trial.reward_bound * _interval(means, noise_sd / trial.size, deviations, limit / trial.size)
     report = charged.report(model="central", noise=source.describe(), warnings=warnings)
-    return PrivateValue(*found.tolist(), report)
+    return PrivateValue(float(value), float(low), float(high), report)
 
 
 def contributions(trial: Trial, chances: FloatArray, limit: float) -> FloatArray:
