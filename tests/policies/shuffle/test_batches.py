@@ -140,7 +140,7 @@ def test_a_group_of_users_is_cut_where_batches_end(name: str) -> None:
         calls.append(len(block))
         return steps.choose(state, block, *rest)
 
-    together._steps = steps._replace(choose=counted)  # type: ignore[misc]
+    together._steps = steps._replace(choose=counted)
     twin = tacit.restore(together.snapshot())
     together.keep_log(log.append)
     for group in np.split(contexts, [size - 3, size, size + 1]):
