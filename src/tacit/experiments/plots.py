@@ -193,6 +193,14 @@ def gains(expected: Plan, path: Path) -> None:
     _save(figure, path)
 
 
+class Bars(NamedTuple):
+    """Mean rewards of policies and of fixed choices: label, value, spread and standard error of each."""
+
+    axis_title: str
+    learned: Sequence[tuple[str, float, float, float]]
+    alone: Sequence[tuple[str, float, float, float]]
+
+
 def bars_of_values(
     learned: Sequence[tuple[str, float, float, float]], alone: Sequence[tuple[str, float, float, float]], path: Path
 ) -> None:
@@ -200,22 +208,37 @@ def bars_of_values(
 
     Thin lines are 95% intervals by the standard error, thick ones the standard deviation from order to order.
     """
-    bars = [*learned, *alone]
-    figure, axis = plt.subplots(figsize=(7.6, 0.42 * len(bars) + 1.3))
+    title = "mean reward, with its 95% sampling interval (thin) and its spread over orders (thick)"
+    bars_beside([Bars(title, learned, alone)], path)
+
+
+def bars_beside(panels: Sequence[Bars], path: Path, title: str = "") -> None:
+    """Mean rewards, one panel for each way to know them; all panels have equal labels."""
+    count = len(panels[0].learned) + len(panels[0].alone)
+    size = (2.2 + 5.4 * len(panels), 0.42 * count + 1.3)
+    figure, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False, sharey=True, layout="constrained")
+    for axis, panel in zip(axes[0], panels, strict=True):
+        _draw_bars(axis, panel)
+    axes[0][0].invert_yaxis()
+    if title:
+        figure.suptitle(title)
+    _save(figure, path)
+
+
+def _draw_bars(axis: Axes, panel: Bars) -> None:
+    bars = [*panel.learned, *panel.alone]
     axis.grid(True, axis="x", color="#dddddd", linewidth=0.6)
     axis.spines[["top", "right", "left"]].set_visible(False)
     for place, (_, value, spread, error) in enumerate(bars):
-        colour = _RED if place < len(learned) else _GREY
+        colour = _RED if place < len(panel.learned) else _GREY
         axis.plot([value - 1.96 * error, value + 1.96 * error], [place, place], color=colour, linewidth=1.2)
         if math.isfinite(spread):
             axis.plot([value - spread, value + spread], [place, place], color=colour, linewidth=5.0, alpha=0.5)
         axis.plot([value], [place], color=colour, marker="o", markersize=6)
-    if learned and alone:
-        axis.axhline(len(learned) - 0.5, color=_BLACK, linewidth=0.6)
+    if panel.learned and panel.alone:
+        axis.axhline(len(panel.learned) - 0.5, color=_BLACK, linewidth=0.6)
     axis.set_yticks(range(len(bars)), [bar[0] for bar in bars])
-    axis.invert_yaxis()
-    axis.set_xlabel("mean reward, with its 95% sampling interval (thin) and its spread over orders (thick)")
-    _save(figure, path)
+    axis.set_xlabel(panel.axis_title)
 
 
 def cost(rows: Sequence[Row], path: Path) -> None:
