@@ -76,9 +76,10 @@ def test_the_outcome_model_finds_the_means_of_a_known_world(difference: float) -
 
 def test_people_differ_in_the_model_only_as_far_as_the_trial_allows() -> None:
     """Without differences the largest scale is refused: it would give people best arms that they do not have."""
-    truth, *same = simulated(0.0)
-    _, *other = simulated(0.5)
-    alike, different = fitted_outcomes(*same, 3), fitted_outcomes(*other, 3)
+    truth, traits, given, rewards = simulated(0.0)
+    alike = fitted_outcomes(traits, given, rewards, 3)
+    _, traits, given, rewards = simulated(0.5)
+    different = fitted_outcomes(traits, given, rewards, 3)
     assert alike.scale < 0.4
     assert different.scale == 0.4
     assert alike.means.max(axis=1).mean() < truth.max(axis=1).mean() + 0.01

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from tacit.cli.app import app
 from tacit.errors import InvalidInput
+from tacit.experiments import runner
 from tacit.studies import STUDIES_OF_TRIALS, StudyAnswer, StudyLine, StudyQuestion, play_study
 from tacit.studies.playing import ALONE, BEST
 from tacit.studies.telling import sentences, table
@@ -82,9 +83,12 @@ def test_policies_that_the_log_cannot_tell_from_random_arms_are_named() -> None:
 
 
 def test_a_question_without_runs_is_refused() -> None:
-    for wrong in ({"runs": 0}, {"orders": -1}, {"decisions": 0}):
-        with pytest.raises(InvalidInput, match=next(iter(wrong))):
-            StudyQuestion(**wrong)
+    with pytest.raises(InvalidInput, match="runs"):
+        StudyQuestion(runs=0)
+    with pytest.raises(InvalidInput, match="orders"):
+        StudyQuestion(orders=-1)
+    with pytest.raises(InvalidInput, match="decisions"):
+        StudyQuestion(decisions=0)
 
 
 def tacit(*arguments: str, code: int = 0) -> Any:
@@ -115,6 +119,16 @@ def test_all_studies_on_the_command_line(tmp_path: Path, monkeypatch: pytest.Mon
     assert sorted(path.name for path in tmp_path.glob("*.png")) == sorted(
         f"tacit-study-{name}.png" for name in STUDIES_OF_TRIALS
     )
+
+
+def test_ctrl_c_leaves_with_its_exit_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupted(*_: Any, **__: Any) -> list[Any]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "run_once", interrupted)
+    arguments = ["actg175", "--policy", "random", "--runs", "1", "--orders", "0", "--jobs", "1"]
+    assert "Interrupted" in tacit(*arguments, "--plot", str(tmp_path / "study.png"), code=130).stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_bad_values_are_refused_before_anything_is_played() -> None:

