@@ -33,8 +33,8 @@ ACTG175: Final = TrialStudy(
     rewarded="1 if the CD4 count was higher 20 weeks later than at the start, else 0.",
     limits=(
         "Nearly all of the gain is one arm, zidovudine + didanosine for everybody: the trial does not show that "
-        "the best treatment differs from patient to patient. A schema with the arm alone learns that as well as "
-        "one with 28 features, and more safely."
+        "the best treatment differs from patient to patient. Compare the rows with the arm alone: features cost "
+        "decisions, and bring next to nothing here."
     ),
     schema=Schema(
         user=[

@@ -33,8 +33,8 @@ PENBASED: Final = TrialStudy(
     ),
     rewarded="1 for the right digit, else 0. No model of outcomes is needed.",
     limits=(
-        "Too few for 170 parameters: on the log a policy learns from one line in ten. No single arm is of any use: "
-        "this is the study in which personalising is everything."
+        "Too few for 170 parameters at epsilon 1, and on the log, where a policy learns from one line in ten, with "
+        "any noise. No single arm is of any use: this is the study in which personalising is everything."
     ),
     schema=Schema(user=[Number(f"p{place}", 0, 100) for place in range(16)], arm=[Category(ARM, _DIGITS)], per_arm=ARM),
     theta_bound=16.0,

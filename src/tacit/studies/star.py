@@ -62,8 +62,8 @@ STAR: Final = TrialStudy(
     rewarded="1 if reading and mathematics together reach a mark near the middle of the grade, else 0.",
     limits=(
         "Nearly all of the gain is one arm, small classes, and it is a small one. Shares differ from school to school, "
-        "so that a policy learns from one line of the log in ten: too few at epsilon 1. Whole classes were tested "
-        "together, so that sampling errors are too small. What teachers and rooms cost is not counted."
+        "so that a policy learns from one line of the log in ten: too few, with noise or without. Whole classes were "
+        "tested together, so that sampling errors are too small. What teachers and rooms cost is not counted."
     ),
     schema=Schema(
         user=[

@@ -42,8 +42,8 @@ def _too_few(answer: StudyAnswer, random: StudyLine) -> list[str]:
         for line in unclear
     )
     return [
-        f"Too few data: one pass over the log cannot tell these from random arms ({random.log_value:.3f} ± "
-        f"{random.log_error:.3f}): {named}."
+        f"Too few data, or nothing to learn: one pass over the log cannot tell these from random arms "
+        f"({random.log_value:.3f} ± {random.log_error:.3f}): {named}."
     ]
 
 

@@ -34,8 +34,8 @@ THORNTON: Final = TrialStudy(
     ),
     rewarded="1 if the person came for the result, else 0. What vouchers cost is not counted.",
     limits=(
-        "Nearly all of the gain is one rule, pay more than a dollar: two arms do that, and are alike. In a few "
-        "villages no voucher was above 2 dollars; chances are taken to be equal in all of them."
+        "Nearly all of the gain is one rule, pay more than a dollar: two arms do that, and are alike. In some "
+        "villages nobody drew more than 2 dollars; chances are taken to be equal in all of them."
     ),
     schema=Schema(
         user=[lighter_number("age", 15, 75), lighter_number("distvct", 0, 5)], arm=[Category(ARM, _SUMS)], per_arm=ARM

@@ -1,4 +1,4 @@
-"""Environments of the studies, registered when this module is imported: ``--module tacit.studies.worlds``."""
+"""Environments of the studies, registered when this module is imported, as every process does that plays them."""
 
 from __future__ import annotations
 
