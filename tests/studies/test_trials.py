@@ -33,6 +33,15 @@ def test_the_log_is_that_of_the_trial(name: str) -> None:
 
 
 @NAMES
+def test_shares_are_those_with_which_arms_were_given(name: str) -> None:
+    """Inverse shares of the lines of each arm add up to the number of people, within four standard errors."""
+    trial = STUDIES_OF_TRIALS[name].log(STUDIES_OF_TRIALS[name].alone)
+    for arm in range(len(trial.arms)):
+        inverse = 1.0 / trial.shares[trial.given == arm]
+        assert abs(inverse.sum() - trial.size) < 4.0 * np.sqrt(np.sum(inverse * (inverse - 1.0)))
+
+
+@NAMES
 def test_policies_see_what_was_known_before_the_arm_was_given(name: str) -> None:
     schema = STUDIES_OF_TRIALS[name].schema
     later = {ARM, REWARD, STRATUM, "cd420", "cd496", "cd820", "days", "cens", "got", "tinc", "any", "read", "math"}

@@ -67,9 +67,10 @@ def table(answer: StudyAnswer) -> Table:
 def _title(answer: StudyAnswer) -> str:
     study, asked = answer.study, answer.question
     crowd = len(study.people.means)
+    log = f"{asked.orders} passes over the log" if asked.orders else "the log left out"
     return (
         f"{study.title}. {crowd:,} people, {len(study.arms)} arms; {asked.runs} runs of "
-        f"{asked.decisions or crowd:,} decisions, {asked.orders} passes over the log, delta = {asked.delta:g}"
+        f"{asked.decisions or crowd:,} decisions, {log}, delta = {asked.delta:g}"
     )
 
 
