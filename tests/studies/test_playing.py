@@ -143,7 +143,7 @@ def test_bad_values_are_refused_before_anything_is_played() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "decisions", "runs", "least", "alone"),
-    [("actg175", None, 80, 0.57, 0.68), ("actg175", 20_000, 20, 0.85, None), ("thornton", None, 40, 0.70, None)],
+    [("actg175", None, 80, 0.57, 0.68), ("actg175", 20_000, 100, 0.85, None), ("thornton", None, 40, 0.70, None)],
 )
 def test_gains_at_epsilon_1(name: str, decisions: int | None, runs: int, least: float, alone: float | None) -> None:
     asked = StudyQuestion(("stream-glm",), (1.0,), runs=runs, orders=0, decisions=decisions)
