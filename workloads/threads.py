@@ -209,7 +209,7 @@ def _ticks(arrays: Arrays) -> int | None:
         return int(arrays["state.stream.closed"])
     if "state.batch.end" in arrays:  # shuffle-glm, shuffle-linucb
         return int(arrays["state.batch.served"]) if arrays["state.batch.end"] > 0 else None
-    for path in ("state.ticks", "state.decisions"):  # local-glm, b-glincb
+    for path in ("state.ticks", "state.decisions"):  # local-glm, adaprivate-ts, b-glincb
         if path in arrays:
             return int(arrays[path])
     return None
@@ -223,7 +223,8 @@ def _learning_faults(policy: tacit.Policy, arrays: Arrays, record: Record, rewar
         if rows.shape != expected.shape or not np.array_equal(_sorted(rows), expected):
             return [f"{len(rows)} rows in the state, not the {len(expected)} whose rewards came"]
         return []
-    counter = {"local-glm": "reports", "ecolog": "rewards", "random": "rewards"}.get(policy.name)
+    counters = {"local-glm": "reports", "ldp-linucb": "reports", "ecolog": "rewards", "random": "rewards"}
+    counter = counters.get(policy.name)
     if counter is not None:
         counted = int(arrays[f"state.{counter}"])
         return [] if counted == len(rewarded) else [f"{counted} rewards counted, not {len(rewarded)}"]
@@ -261,11 +262,18 @@ def _sum_faults(policy: tacit.Policy, arrays: Arrays, rows: FloatArray) -> list[
     if policy.name == "gloc":
         found, expected = arrays["state.matrix"], gram + policy.config.ridge_or_dim * np.eye(policy.setting.dim)
     else:
-        scale = policy.state.reward_weight if policy.name == "joint-linucb" else policy.state.constants.scale
-        found = arrays["state.stream.released"] + arrays["state.stream.leaf"]
+        scale, found = _weighted_sums(policy, arrays)
         expected = np.concatenate([packed(gram), scale * moment])
     error = float(np.max(np.abs(found - expected)))
     return [] if error < 1e-6 else [f"sums of rows are off by {error:.3g}"]
+
+
+def _weighted_sums(policy: tacit.Policy, arrays: Arrays) -> tuple[float, FloatArray]:
+    """Weight of rewards in the sums of rows, and the sums: what was released and what is open."""
+    if policy.name == "adaprivate-ts":
+        return policy.state.constants.reward_weight, arrays["state.released"] + arrays["state.batch"]
+    scale = policy.state.reward_weight if policy.name == "joint-linucb" else policy.state.constants.scale
+    return scale, arrays["state.stream.released"] + arrays["state.stream.leaf"]
 
 
 def _sorted(rows: FloatArray) -> FloatArray:

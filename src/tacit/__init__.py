@@ -19,12 +19,14 @@ from tacit._version import __version__
 if TYPE_CHECKING:
     from tacit.environments import register_environment
     from tacit.glm.links import register_link
+    from tacit.policies.baselines.adaprivate_ts import AdaPrivateConfig, AdaPrivateTS
     from tacit.policies.baselines.b_glincb import BatchedGlinCB, BatchedGlinConfig
     from tacit.policies.baselines.ecolog import Ecolog, EcologConfig
     from tacit.policies.baselines.glm_ucb import GlmUcb, GlmUcbConfig
     from tacit.policies.baselines.gloc import Gloc, GlocConfig
     from tacit.policies.baselines.greedy_mle import GreedyConfig, GreedyMLE
     from tacit.policies.baselines.joint_linucb import JointLinConfig, JointLinUcb
+    from tacit.policies.baselines.ldp_linucb import LdpLinConfig, LdpLinUcb
     from tacit.policies.baselines.local_glm import LocalConfig, LocalGLM
     from tacit.policies.baselines.ofulog_plus import OfulogConfig, OfulogPlus
     from tacit.policies.baselines.rs_glinucb import RsConfig, RsGlinUcb
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     open = open_policy
 
 __all__ = [
+    "AdaPrivateConfig",
+    "AdaPrivateTS",
     "BatchedGlinCB",
     "BatchedGlinConfig",
     "Config",
@@ -60,6 +64,8 @@ __all__ = [
     "JointGLM",
     "JointLinConfig",
     "JointLinUcb",
+    "LdpLinConfig",
+    "LdpLinUcb",
     "LocalConfig",
     "LocalGLM",
     "OfulogConfig",
@@ -90,12 +96,14 @@ __all__ = [
 _HOMES = {
     "tacit.environments": ("register_environment",),
     "tacit.glm.links": ("register_link",),
+    "tacit.policies.baselines.adaprivate_ts": ("AdaPrivateConfig", "AdaPrivateTS"),
     "tacit.policies.baselines.b_glincb": ("BatchedGlinCB", "BatchedGlinConfig"),
     "tacit.policies.baselines.ecolog": ("Ecolog", "EcologConfig"),
     "tacit.policies.baselines.glm_ucb": ("GlmUcb", "GlmUcbConfig"),
     "tacit.policies.baselines.gloc": ("Gloc", "GlocConfig"),
     "tacit.policies.baselines.greedy_mle": ("GreedyConfig", "GreedyMLE"),
     "tacit.policies.baselines.joint_linucb": ("JointLinConfig", "JointLinUcb"),
+    "tacit.policies.baselines.ldp_linucb": ("LdpLinConfig", "LdpLinUcb"),
     "tacit.policies.baselines.local_glm": ("LocalConfig", "LocalGLM"),
     "tacit.policies.baselines.ofulog_plus": ("OfulogConfig", "OfulogPlus"),
     "tacit.policies.baselines.rs_glinucb": ("RsConfig", "RsGlinUcb"),

@@ -50,6 +50,7 @@ def test_neighbours_differ_in_releases_only_and_by_what_is_charged(name: str) ->
         ("joint-glm", 0, ("theta_o", "theta_tau")),
         ("joint-glm", 1, ("movers",)),
         ("joint-linucb", 0, ("stream",)),
+        ("adaprivate-ts", 0, ("batch",)),
         ("shuffle-glm", 0, ("shuffled sum of score",)),
         ("shuffle-linucb", 0, ("shuffled sum of gram", "shuffled sum of moment")),
     ],
@@ -69,10 +70,11 @@ def test_joint_streams_reach_their_charge() -> None:
     assert replay_many(case, 24, 4.0, DELTA, seed=1).kinds["stream"] > 0.95
 
 
-@pytest.mark.parametrize("name", ["stream-glm", "joint-glm", "joint-linucb"])
+@pytest.mark.parametrize("name", ["stream-glm", "joint-glm", "joint-linucb", "adaprivate-ts"])
 def test_rewards_that_are_kept_are_secret_until_they_are_released(name: str) -> None:
     """Late, missing and replaced ones: public parts stay the same, and releases differ by no more than was charged."""
-    settings = tuple({"horizon": horizon, "reward_age": 16} for horizon in (60, None))
+    batches = {"first_batch": 10} if name == "adaprivate-ts" else {}
+    settings = tuple({"horizon": horizon, "reward_age": 16, **batches} for horizon in (60, None))
     result = replay_many(Case(name, settings, users=60), 16, 4.0, DELTA, seed=5)
     assert result.divergences == []
     assert 0.4 < result.worst <= 1.0 + 1e-9
@@ -115,6 +117,10 @@ def test_same_releases_are_forced_byte_by_byte_and_anything_else_is_seen() -> No
 def test_linear_rows_come_close_to_the_charge() -> None:
     case = Case("joint-linucb", ({"horizon": 40},), groups=False)
     assert replay_many(case, 24, 1.0, DELTA, seed=1).worst > 0.95
+
+
+def test_local_linear_reports_come_close_to_the_charge() -> None:
+    assert replay_many(CASES["ldp-linucb"], 24, 1.0, DELTA, seed=1).worst > 0.95
 
 
 def test_the_papers_refresh_leak_is_shown() -> None:

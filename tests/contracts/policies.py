@@ -9,9 +9,10 @@ from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.registry import POLICIES, policy_class
 from tacit.testing.policies import ARMS, DIM, HORIZON, Candidate, rounds, walk
 
-__all__ = ["ARMS", "DIM", "HORIZON", "JOINT", "PRIVATE", "make", "make_private", "rounds", "walk"]
+__all__ = ["ARMS", "DIM", "HORIZON", "JOINT", "LOCAL", "PRIVATE", "make", "make_private", "rounds", "walk"]
 
 PRIVATE = [name for name in POLICIES if policy_class(name).guarantee != "none"]
+LOCAL = [name for name in PRIVATE if policy_class(name).guarantee == "local"]
 JOINT = [name for name in PRIVATE if policy_class(name).guarantee == "joint"]
 
 

@@ -126,6 +126,7 @@ class _Kind:
 _LEAVES: Final = (_Point(32, 4), _Point(63, 62), _Point(82, 81), _Point(254, 100))
 _NODES: Final = (_Point(31, 4), *_LEAVES[1:3], _Point(255, 100))
 _TREE: Final = MappingProxyType({"factorization": "tree"})
+_BATCHES: Final = MappingProxyType({"first_batch": 32})  # released after 32 and 64 decisions
 # An optimizer's first call begins at the ridge's center, where nothing pulls, so that later ones are of interest.
 _EXPLORING: Final = (_Point(100, 10, 1), _Point(200, 10, 1, 1.0), _Point(300, 20, 1), _Point(600, 10, 2, 1.0))
 _EXPLOITING: Final = (
@@ -150,7 +151,9 @@ _KINDS: Final[Mapping[str, _Kind]] = MappingProxyType(
         "gradient of theta_tau, tuned": _Kind("joint-glm", _exploit_call, _EXPLOITING),
         "gradient of theta_o, theory": _Kind("joint-glm", _explore_call, _THEORY, _PAPER),
         "gradient of theta_tau, theory": _Kind("joint-glm", _exploit_call, _THEORY, _PAPER),
+        "batch of adaprivate-ts": _Kind("adaprivate-ts", _tick, (_Point(32, 4), _Point(64, 40)), _BATCHES),
         "report of local-glm": _Kind("local-glm", _report, (_Point(10, 10), _Point(60, 60))),
+        "report of ldp-linucb": _Kind("ldp-linucb", _report, (_Point(10, 10), _Point(60, 60))),
     }
 )
 KINDS: Final = tuple(_KINDS)

@@ -1,6 +1,7 @@
 """Record what all policies do, or compare what they do now with what was recorded.
 
     python -m tests.oracle record [--anew]                    play 100 runs of every case, write rows.json
+    python -m tests.oracle add                                the same for cases without rows; all others keep theirs
     python -m tests.oracle compare [--case GLOB] [--seeds N]  play again; exit code 1 where something differs
                                                               that `tests/oracle/explained.py` does not explain
 
@@ -33,17 +34,17 @@ def played(cases: Sequence[Case], seeds: int, jobs: int) -> Iterator[tuple[Case,
             yield case, outcomes
 
 
-def record(jobs: int) -> None:
-    """Play all cases and write the file."""
-    rows: dict[str, Row] = {}
-    worlds: dict[str, list[Instance]] = {}
-    for case, outcomes in played(all_cases(), RUNS, jobs):
+def record(jobs: int, kept: Rows | None = None) -> None:
+    """Play all cases that have no row in ``kept``, and write the file."""
+    rows: dict[str, Row] = {} if kept is None else dict(kept.cases)
+    worlds: dict[str, list[Instance]] = {} if kept is None else {name: list(found) for name, found in kept.worlds.items()}
+    for case, outcomes in played([case for case in all_cases() if case.name not in rows], RUNS, jobs):
         rows[case.name] = row = make_row(case, outcomes)
         instances = [outcome.instance for outcome in outcomes[:SEEDS]]
         if worlds.setdefault(row.world, instances) != instances:
             raise SystemExit(f"{case.name}: its world {row.world} is not the one that other cases had")
         print(f"{case.name}: regret {row.recorded_mean}")
-    write(Rows(rows, worlds))
+    write(Rows({case.name: rows[case.name] for case in all_cases()}, worlds))
     print(f"{len(rows)} cases are in {FILE}, {FILE.stat().st_size / 1000:.0f} kB")
 
 
@@ -69,6 +70,7 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     recording = commands.add_parser("record", help="play every case and write rows.json")
     recording.add_argument("--anew", action="store_true", help="overwrite rows that are there")
+    commands.add_parser("add", help="play the cases that have no rows, and add theirs to rows.json")
     comparing = commands.add_parser("compare", help="play cases again and compare")
     comparing.add_argument("--case", default="*", help="pattern of names, such as 'stream-glm/*' (default: all)")
     comparing.add_argument("--seeds", type=int, default=SEEDS, help=f"runs of each case (default: {SEEDS})")
@@ -77,6 +79,9 @@ def main() -> int:
         if FILE.exists() and not given.anew:
             parser.error(f"{FILE} exists: it holds what an earlier tree did; --anew overwrites it")
         record(given.jobs)
+        return 0
+    if given.command == "add":
+        record(given.jobs, read())
         return 0
     cases = chosen_cases(given.case)
     if not cases:

@@ -206,6 +206,7 @@ def estimate_of(policy: tacit.Policy) -> float | None:
 SMALL: Final = World("logistic", 3)
 LARGE: Final = World("logistic", 8)
 JOINT: Final = ("stream-glm", "joint-glm", "joint-linucb")
+PEERS: Final = ("adaprivate-ts", "ldp-linucb")
 SHUFFLED: Final = ("shuffle-glm", "shuffle-linucb")
 
 
@@ -242,9 +243,9 @@ def _budget_cases() -> list[Case]:
     told: dict[str, dict[str, Any]] = {"users": {"rounds_per_user": 3}, "age": {"reward_age": 7}}
     exact: dict[str, Any] = {"noise": "exact", "seed": None}
     return [
-        *(Case(policy, World(link, 3), "no-noise", free) for policy in (*joint, *SHUFFLED) for link in LINKS),
-        *(case for policy in joint for case in _variants(policy, SMALL, told)),
-        *(Case(policy, SMALL, "exact", exact) for policy in ("stream-glm", "joint-glm", "local-glm")),
+        *(Case(policy, World(link, 3), "no-noise", free) for policy in (*joint, *SHUFFLED, *PEERS) for link in LINKS),
+        *(case for policy in (*joint, *PEERS) for case in _variants(policy, SMALL, told)),
+        *(Case(policy, SMALL, "exact", exact) for policy in ("stream-glm", "joint-glm", "local-glm", *PEERS)),
         Case("shuffle-glm", SMALL, "users", told["users"]),
         Case("greedy-mle", SMALL, "age", told["age"]),
         Case("stream-glm", LARGE, "strong", {"epsilon": 0.5}),
@@ -263,6 +264,8 @@ def _clock_cases() -> list[Case]:
         *_variants("joint-linucb", SMALL, trees | epochs | unknown),
         *_variants("shuffle-glm", SMALL, unknown),
         *_variants("local-glm", SMALL, unknown),
+        *_variants("adaprivate-ts", SMALL, unknown | {"equal": {"growth": 0.0}}),
+        *_variants("ldp-linucb", SMALL, unknown),
     ]
 
 
@@ -316,7 +319,7 @@ def _world_cases() -> list[Case]:
     ties = replace(SMALL, contexts="assouad", arms=6)  # arms +-e_j: scores are tied wherever a coordinate is 0
     fixed, shift = replace(SMALL, contexts="fixed"), replace(SMALL, contexts="shift")
     return [
-        *_elsewhere(rare, "rare", (*JOINT, *SHUFFLED, "greedy-mle")),
+        *_elsewhere(rare, "rare", (*JOINT, *SHUFFLED, *PEERS, "greedy-mle")),
         *_elsewhere(ties, "ties", ("stream-glm", "joint-glm", "shuffle-glm", "rs-glinucb")),
         *_elsewhere(fixed, "fixed", ("stream-glm", "shuffle-glm", "b-glincb", "ecolog")),
         *_elsewhere(shift, "shift", ("stream-glm", "joint-glm")),

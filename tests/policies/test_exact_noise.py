@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tacit.errors import InvalidInput
-from tacit.policies.baselines.local_glm import LocalConstants, LocalGLM
+from tacit.policies.baselines.adaprivate_ts import NoisyBatch
+from tacit.policies.baselines.ldp_linucb import LdpLinUcb
+from tacit.policies.baselines.local_glm import LocalGLM
 from tacit.policies.log import Publisher
 from tacit.policies.registry import make_policy
 from tacit.privacy import continual
@@ -66,18 +69,20 @@ def test_a_pull_that_is_added_to_the_noise_first_is_found(kind: str, monkeypatch
 
 
 def test_contributions_off_the_grid_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    open_stream, constants = continual.ContinualRelease.open, LocalGLM._constants
+    open_stream = continual.ContinualRelease.open
 
     def open_without_rounding(plan: continual.ContinualRelease) -> continual.Stream:
         return open_stream(plan)._replace(constants=continual.MechanismConstants(grid=0.0))
 
-    def without_rounding(policy: LocalGLM) -> LocalConstants:
-        return constants(policy)._replace(grid=0.0)
+    def without_rounding(constants: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda policy: constants(policy)._replace(grid=0.0)
 
     monkeypatch.setattr(continual.ContinualRelease, "open", open_without_rounding)
-    monkeypatch.setattr(LocalGLM, "_constants", without_rounding)
+    for local in (LocalGLM, LdpLinUcb):
+        monkeypatch.setattr(local, "_constants", without_rounding(local._constants))
+    monkeypatch.setattr(NoisyBatch, "grid", 0.0)
     for kind in KINDS:
-        if kind.endswith("tree") or kind.startswith("report"):
+        if kind.endswith("tree") or kind.startswith(("report", "batch")):
             found = count_exclusions(kind, 8, seed=3)
             assert found.excluded == 8
             assert exclusions.OFF_GRID in found.fields
@@ -119,7 +124,16 @@ class Watched(Publisher):
         return released
 
 
-@pytest.mark.parametrize(("name", "profile"), [("joint-glm", "tuned"), ("joint-glm", "theory"), ("local-glm", None)])
+@pytest.mark.parametrize(
+    ("name", "profile"),
+    [
+        ("joint-glm", "tuned"),
+        ("joint-glm", "theory"),
+        ("local-glm", None),
+        ("ldp-linucb", None),
+        ("adaprivate-ts", None),
+    ],
+)
 def test_released_vectors_are_multiples_of_the_grid(name: str, profile: str | None) -> None:
     policy = make(name, **({"profile": profile} if profile else {}))
     policy.publisher = watched = Watched()
@@ -130,7 +144,8 @@ def test_released_vectors_are_multiples_of_the_grid(name: str, profile: str | No
     if profile:
         policy._refresh(policy.state.explore, policy.state.exploit)
         policy._refresh(policy.state.exploit, policy.state.explore)
-    assert {kind.split()[-1] for kind, *_ in watched.seen} == ({"theta_o", "theta_tau"} if profile else {"report"})
+    kinds = {"theta_o", "theta_tau"} if profile else {"batch" if name == "adaprivate-ts" else "report"}
+    assert {kind.split()[-1] for kind, *_ in watched.seen} == kinds
     for _, exact, noise, released in watched.seen:
         assert on_grid(exact)
         assert on_grid(noise)

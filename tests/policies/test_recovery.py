@@ -24,7 +24,7 @@ from tacit.policies.registry import POLICIES
 from tacit.policies.shuffle import ShuffleGLM
 from tacit.policies.state import flatten, public_part
 from tacit.privacy.continual import released_variance
-from tests.contracts.policies import ARMS, DIM, HORIZON, PRIVATE, make, make_private, rounds, walk
+from tests.contracts.policies import ARMS, DIM, HORIZON, LOCAL, PRIVATE, make, make_private, rounds, walk
 
 private_policy = pytest.mark.parametrize("name", PRIVATE)
 FIRST_EPOCH = 1024
@@ -151,7 +151,7 @@ def test_what_a_recovered_policy_does_is_a_function_of_the_public_part(name: str
         policy = make(name)
         first = policy.select(contexts[0])
         policy.select(contexts[1])
-        if name != "local-glm":  # whose reports are public as they come
+        if name not in LOCAL:  # whose reports are public as they come
             policy.update(first, reward)
         policy.save(tmp_path / f"{reward}")
         states.append(_recover(tmp_path / f"{reward}"))

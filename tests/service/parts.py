@@ -187,9 +187,9 @@ def walk(policy: Policy | DurablePolicy, count: int, seed: int = 3) -> list[Deci
 def same_state(first: Policy, second: Policy, *, rounding: bool = False) -> None:
     """Both are in the same state: public parts to the bit, and all else too, but for noise that is worked out anew.
 
-    The field ``noise`` of local-glm is filled before each choice, and nothing is kept in it.
+    The field ``noise`` of local policies is filled before each choice, and nothing is kept in it.
     """
-    left_out = {"noise"} if first.name == "local-glm" else set[str]()
+    left_out = {"noise"} if first.guarantee == "local" else set[str]()
     assert first.decisions == second.decisions
     if first.private:
         assert first.public_fingerprint() == second.public_fingerprint()

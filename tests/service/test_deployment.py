@@ -18,6 +18,7 @@ from tacit.service.deployment import Deployment
 from tacit.service.host import Answer
 from tacit.service.http.reads import total
 from tacit.service.journal import PolicyJournal
+from tests.contracts.policies import LOCAL
 from tests.service.hosting import arms_of
 from tests.service.parts import PRIVATE, Clock, FaultyStore, body, quick_store
 
@@ -63,7 +64,7 @@ def test_a_policy_of_an_earlier_version_is_the_one_that_its_body_says(
     store.close()
 
 
-@pytest.mark.parametrize("name", [name for name in POLICIES if name != "local-glm"])
+@pytest.mark.parametrize("name", [name for name in POLICIES if name not in LOCAL])
 def test_every_policy_is_served_and_found_again(name: str, tmp_path: Path) -> None:
     store = quick_store(tmp_path)
     deployment = Deployment(store)
@@ -311,11 +312,12 @@ def test_terms_that_cannot_be_read_are_damage(tmp_path: Path) -> None:
     store.close()
 
 
-def test_policies_whose_releases_come_with_rewards_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", LOCAL)
+def test_policies_whose_releases_come_with_rewards_are_refused(name: str, tmp_path: Path) -> None:
     """How often such a policy has released, which everybody may see, would tell whose reward never came."""
     deployment = Deployment(quick_store(tmp_path))
     with pytest.raises(InvalidInput, match="clock of decisions"):
-        deployment.put("p", body("local-glm"))
+        deployment.put("p", body(name))
     assert deployment.policies == {}
     assert deployment.store.journals() == []
     deployment.close()

@@ -33,7 +33,7 @@ from tacit.policies.registry import POLICIES
 from tacit.service.durable import DurablePolicy
 from tacit.service.packing import unpack_entry
 from tacit.service.store import Store
-from tests.contracts.policies import DIM, rounds
+from tests.contracts.policies import DIM, LOCAL, rounds
 from tests.service.parts import (
     PRIVATE,
     RECORDS,
@@ -93,7 +93,7 @@ def test_a_policy_that_was_killed_is_what_it_was(
     again = opened(store)
     rounding = options.get("factorization") == "toeplitz"  # noise that is worked out from releases
     same_state(before, inside(again), rounding=rounding)
-    if not rounding and name != "local-glm":
+    if not rounding and name not in LOCAL:
         assert before.fingerprint() == inside(again).fingerprint()
     assert again.decisions == before.decisions
     assert str(again.privacy) == str(before.privacy)
@@ -220,7 +220,7 @@ class Struck(Exception):  # noqa: N818 - reads as a statement
 
 @pytest.mark.parametrize("error", [Struck, KeyboardInterrupt, MemoryError, tacit.errors.BudgetExceeded])
 @pytest.mark.parametrize("where", ["_decide", "_handed_out", "_learn"])
-@pytest.mark.parametrize("name", ["stream-glm", "shuffle-linucb", "local-glm"])
+@pytest.mark.parametrize("name", ["stream-glm", "shuffle-linucb", "adaprivate-ts", "local-glm"])
 def test_an_interrupted_call_ends_the_policy_and_nothing_answered_is_lost(
     name: str, where: str, error: type[BaseException], tmp_path: Path
 ) -> None:
@@ -244,7 +244,7 @@ def test_an_interrupted_call_ends_the_policy_and_nothing_answered_is_lost(
     store = quick_store(tmp_path)
     again = opened(store)
     assert again.decisions == count
-    if name != "local-glm":  # whose noise of the next device is drawn anew, and was never used
+    if name not in LOCAL:  # whose noise of the next device is drawn anew, and was never used
         assert inside(again).fingerprint() == expected
     again.update(decision, 1.0)
     store.close()
@@ -527,7 +527,7 @@ def _files(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-@pytest.mark.parametrize("name", ["stream-glm", "joint-glm", "joint-linucb", "local-glm", "shuffle-glm"])
+@pytest.mark.parametrize("name", [*STREAMED, "adaprivate-ts", "local-glm", "shuffle-glm"])
 def test_close_erases_the_rows(name: str, tmp_path: Path) -> None:
     """The memos of all decisions are in the files while the log is needed, and nowhere after a snapshot."""
     store = quick_store(tmp_path)

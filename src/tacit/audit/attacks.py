@@ -58,6 +58,8 @@ TARGETS: Final[Mapping[str, Target]] = MappingProxyType(
         "shuffle-glm": Target({"horizon": 150}, 60, 0, largest_gradient),
         "shuffle-linucb": Target({"horizon": None, "batch_size": 16}, 17, 0, orthogonal_rows),
         "local-glm": Target({"horizon": 12, "warm_up": 0}, 10, 8, largest_gradient),
+        "adaprivate-ts": Target({"horizon": 12, "first_batch": 4}, 12, 1, largest_contribution),
+        "ldp-linucb": Target({"horizon": 12}, 10, 8, largest_gradient),
     }
 )
 _ANY: Final = Target({"horizon": 12}, 12, 1, largest_contribution)

@@ -92,6 +92,12 @@ _PLAIN: Final = (
     {"horizon": 40, "link": "identity"},
     {"horizon": 40, "noise": "secure"},
 )
+_LOCAL: Final = (
+    *_PLAIN,
+    {"horizon": 40, "base_rate": 0.08},
+    {"horizon": 40, "noise": "exact"},
+)
+_BATCHED: Final = (*_LOCAL, {"horizon": None, "growth": 0.0}, {"horizon": 40, "reward_age": 5})
 _THEORY: Final = {"profile": "theory", "constant": 1.0, "growth": 1.5, "dim": 2, "theta_bound": 1.0}
 
 CASES: Final[Mapping[str, Case]] = MappingProxyType(
@@ -109,6 +115,12 @@ CASES: Final[Mapping[str, Case]] = MappingProxyType(
                 note="no row is worst for matrices and gradients at once; call k of both optimizers is one charge",
             ),
             Case("joint-linucb", _STREAMS, note="attained by two unit vectors at the worst angle in the first leaf"),
+            Case(
+                "adaprivate-ts",
+                tuple({"first_batch": 10, **setting} for setting in _BATCHED),
+                note="attained by two unit vectors at the worst angle; one that moves between batches costs less",
+                rehearsed=True,
+            ),
             Case(
                 "shuffle-glm",
                 (
@@ -135,17 +147,17 @@ CASES: Final[Mapping[str, Case]] = MappingProxyType(
             ),
             Case(
                 "local-glm",
-                (
-                    {"horizon": 40},
-                    {"horizon": 40, "link": "probit"},
-                    {"horizon": 40, "link": "identity"},
-                    {"horizon": 40, "base_rate": 0.08},
-                    {"horizon": 40, "noise": "secure"},
-                    {"horizon": 40, "noise": "exact"},
-                ),
+                _LOCAL,
                 groups=False,
                 absent=False,
                 note="charged 2 L; two gradients of full length at one theta are never opposite",
+            ),
+            Case(
+                "ldp-linucb",
+                _LOCAL,
+                groups=False,
+                absent=False,
+                note="attained by two unit vectors at the worst angle",
             ),
         )
     }
@@ -212,6 +224,15 @@ DRIVES: Final[Mapping[str, Sequence[Case]]] = MappingProxyType(
                 absent=False,  # a reward that comes late is in a later leaf, where less is attained
                 adversaries=(largest_contribution,),
                 user=0,  # the first leaf, whose column has the whole norm
+            ),
+        ),
+        "adaprivate-ts": (
+            Case(
+                "adaprivate-ts",
+                ({"horizon": 40, "first_batch": 10}, {"horizon": None, "first_batch": 10, "noise": "exact"}),
+                groups=False,
+                absent=False,  # a reward that comes late is in another batch, where less is attained
+                adversaries=(largest_contribution,),
             ),
         ),
         "shuffle-glm": (

@@ -156,10 +156,10 @@ def switching_rows(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -
 def largest_contribution(policy: PrivatePolicy, rng: np.random.Generator, arms: int) -> tuple[UserRow, UserRow]:
     """The two rows, among those in a plane with the public estimate, whose contributions lie furthest apart."""
     rows = candidates(policy, rng, policy.estimate)
-    if isinstance(getattr(policy.state, "stream", None), Stream):
-        values = _contributions(policy, rows)
-    else:
+    if _open_sums(policy.state) is None:
         values = gradients(policy, rows, policy.estimate)
+    else:
+        values = _contributions(policy, rows)
     return furthest(rows, values, arms)
 
 
@@ -214,15 +214,25 @@ def candidates(
     return [(x / max(1.0, float(np.linalg.norm(x))), reward) for x in vectors for reward in (0.0, bound)]
 
 
+def _open_sums(state: Any) -> FloatArray | None:
+    """Where contributions wait for their release: the open leaf of a stream, or an open batch; None without either."""
+    stream, batch = getattr(state, "stream", None), getattr(state, "batch", None)
+    if isinstance(stream, Stream):
+        return stream.leaf
+    return batch if isinstance(batch, np.ndarray) else None
+
+
 def _contributions(policy: PrivatePolicy, candidates: list[tuple[FloatArray, float]]) -> FloatArray:
-    """What each candidate would add to the open leaf by the policy's own steps."""
+    """What each candidate would add to the open leaf or batch by the policy's own steps."""
     scratch, coins = copied(policy.state), np.zeros((1, policy._coin_count))
-    out, memos = np.empty((len(candidates), scratch.stream.leaf.size)), np.zeros((1, policy._memo_size))
+    sums = _open_sums(scratch)
+    assert sums is not None
+    out, memos = np.empty((len(candidates), sums.size)), np.zeros((1, policy._memo_size))
     for position, (x, reward) in enumerate(candidates):
-        scratch.stream.leaf[:] = 0.0
+        sums[:] = 0.0
         policy._steps.choose(scratch, policy.arm_form.rounds(x[None, None]), coins, memos)
         policy._steps.learn(scratch, memos, np.array([reward]))
-        out[position] = scratch.stream.leaf
+        out[position] = sums
     return out
 
 

@@ -36,6 +36,8 @@ POLICIES: Mapping[str, str] = MappingProxyType(
         "joint-linucb": "tacit.policies.baselines.joint_linucb:JointLinUcb",
         "shuffle-linucb": "tacit.policies.baselines.shuffle_linucb:ShuffleLinUcb",
         "local-glm": "tacit.policies.baselines.local_glm:LocalGLM",
+        "adaprivate-ts": "tacit.policies.baselines.adaprivate_ts:AdaPrivateTS",
+        "ldp-linucb": "tacit.policies.baselines.ldp_linucb:LdpLinUcb",
     }
 )
 """The policies of the package, by module and class."""
@@ -162,9 +164,10 @@ def make_policy(
     """Make a policy, ready for its first decision.
 
     Joint privacy, for one server that people trust: ``stream-glm`` (the one to begin with), ``joint-glm`` (the paper's
-    Algorithm 2), ``joint-linucb``.  Shuffle privacy, with noise added on each device: ``shuffle-glm`` (the paper's
-    Algorithm 1), ``shuffle-linucb``.  Local privacy: ``local-glm``.  Without privacy: ``greedy-mle``, ``rs-glinucb``,
-    ``b-glincb``, ``glm-ucb``, ``gloc``, ``ecolog``, ``ofulog+``, ``random``.
+    Algorithm 2), ``joint-linucb``, ``adaprivate-ts``.  Shuffle privacy, with noise added on each device:
+    ``shuffle-glm`` (the paper's Algorithm 1), ``shuffle-linucb``.  Local privacy: ``local-glm``, ``ldp-linucb``.
+    Without privacy: ``greedy-mle``, ``rs-glinucb``, ``b-glincb``, ``glm-ucb``, ``gloc``, ``ecolog``, ``ofulog+``,
+    ``random``.
 
     What is not given has the policy's own default, and the usual ones are listed below.  Private policies need
     ``epsilon`` and ``delta``; those without privacy refuse them.

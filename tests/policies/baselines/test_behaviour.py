@@ -19,8 +19,9 @@ from tests.policies.baselines.helpers import unit_ball
 SHARES = {
     "greedy-mle": 0.15, "rs-glinucb": 0.4, "b-glincb": 0.7, "glm-ucb": 0.9, "gloc": 0.4, "ecolog": 0.4, "ofulog+": 0.4,
     "joint-linucb": 0.3, "shuffle-linucb": 0.4, "local-glm": 0.6,
+    "adaprivate-ts": 0.3, "ldp-linucb": 0.6,
 }  # fmt: skip
-PRIVATE = ("joint-linucb", "shuffle-linucb", "local-glm")
+PRIVATE = ("joint-linucb", "shuffle-linucb", "local-glm", "adaprivate-ts", "ldp-linucb")
 
 
 def _regret(name: str, horizon: int = 2000) -> float:

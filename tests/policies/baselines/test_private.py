@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import InvalidInput
-from tacit.policies.baselines.joint_linucb import row_bound
+from tacit.policies.baselines._private_linear import row_bound
 from tacit.policies.baselines.local_glm import device_gradient
 from tacit.policies.log import Publisher
 from tacit.policies.registry import make_policy
@@ -78,7 +78,7 @@ def _local() -> Any:
     return _LOCAL[0]
 
 
-@pytest.mark.parametrize("name", ["joint-linucb", "local-glm", "shuffle-linucb"])
+@pytest.mark.parametrize("name", ["joint-linucb", "local-glm", "shuffle-linucb", "adaprivate-ts", "ldp-linucb"])
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
 def test_ledger_stays_within_the_budget(name: str, epsilon: float) -> None:
     policy = _make(name, epsilon=epsilon)
@@ -114,8 +114,9 @@ def _rejects_other_scales(samples: Array, sd: float) -> None:
     assert not standard_normal_scale(samples * 1.5, sd)
 
 
-def test_local_noise_has_the_charged_size_and_is_each_users_own() -> None:
-    policy = _make("local-glm", horizon=3000)
+@pytest.mark.parametrize("name", ["local-glm", "ldp-linucb"])
+def test_local_noise_has_the_charged_size_and_is_each_users_own(name: str) -> None:
+    policy = _make(name, horizon=3000)
     contexts = np.random.default_rng(2).random((1500, 2, 3)) / 2.0
     decisions = policy.select_batch(contexts)
     noise = np.array([policy._pending.memo(decision.id)[3:] for decision in decisions])

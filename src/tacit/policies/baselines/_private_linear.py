@@ -1,4 +1,4 @@
-"""Optimistic ridge regression on noisy sums, for the private LinUCBs: post-processing of what was released."""
+"""Ridge regression on noisy sums, for the private linear policies: how far a row moves them, and what they tell."""
 
 from __future__ import annotations
 
@@ -38,14 +38,31 @@ class NoisySums(NamedTuple):
     rounds: float
 
 
-def subtracted_rate(config: LinearConfig) -> float:
+def subtracted_rate(config: PrivateConfig) -> float:
     """Number that is subtracted from every reward: the base rate, where there is one."""
     return 0.0 if config.base_rate is None else config.base_rate
 
 
-def response_bound(setting: Setting, config: LinearConfig) -> float:
+def response_bound(setting: Setting, config: PrivateConfig) -> float:
     """Bound on abs(r - base rate) over rewards in [0, R]."""
     return max(subtracted_rate(config), setting.reward_bound - subtracted_rate(config))
+
+
+def row_bound(weight: float, bound: float) -> float:
+    """sup ||(x x' - y y', s (r x - q y))|| over the unit ball and responses r, q in [0, R], or in [-R, R].
+
+    Let b = s R, u = ||x|| ||y|| cos(x, y) with its sign turned. The square is ||x||^4 + ||y||^4 + s^2 (r^2 ||x||^2 +
+    q^2 ||y||^2) - 2 u^2 + 2 s^2 r q u. Over all u <= 1 the last two terms are at most b^4 / 2 (at u = b^2 / 2, when
+    b^2 <= 2) or 2 b^2 - 2, and the first ones at most 2 + 2 b^2: together (2 + b^2)^2 / 2 or 4 b^2. Unit vectors at
+    that angle with rewards R attain it. Where r q is negative, u of the other sign gives the same.
+    """
+    reach = weight * bound
+    return (2.0 + reach * reach) / math.sqrt(2.0) if reach * reach <= 2.0 else 2.0 * reach
+
+
+def estimate_bound(setting: Setting) -> float:
+    """Longest estimate: the best linear fit to means in [0, R] over the unit ball need not lie in the S-ball."""
+    return max(setting.theta_bound, setting.reward_bound * setting.dim)
 
 
 class NoisyFit(NamedTuple):
@@ -75,6 +92,4 @@ def solve_noisy(sums: NoisySums, setting: Setting, config: LinearConfig) -> Nois
     bias = setting.theta_bound * math.sqrt(low + gram_noise)
     deviation = 0.5 * setting.reward_bound  # rewards in [0, R] are R/2-sub-Gaussian (Hoeffding)
     radius = deviation * math.sqrt(spread) + bias + moment_noise / math.sqrt(low)
-    # The best linear fit to means in [0, R] over the unit ball need not lie in the S-ball: allow for both.
-    ball = max(setting.theta_bound, setting.reward_bound * dim)
-    return NoisyFit(into_ball(inverse @ sums.moment, ball), inverse, config.scale * radius)
+    return NoisyFit(into_ball(inverse @ sums.moment, estimate_bound(setting)), inverse, config.scale * radius)

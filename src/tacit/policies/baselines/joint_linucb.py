@@ -29,6 +29,7 @@ from tacit.policies.baselines._private_linear import (
     LinearConfig,
     NoisySums,
     response_bound,
+    row_bound,
     solve_noisy,
     subtracted_rate,
 )
@@ -40,18 +41,6 @@ from tacit.policies.steps import Steps
 from tacit.privacy.continual import ContinualRelease, Stream, contribute, contribute_outer, released_variance
 from tacit.privacy.report import Model
 from tacit.typing import Count, FloatArray, IntArray, Scalar, count, scalar
-
-
-def row_bound(weight: float, bound: float) -> float:
-    """sup ||(x x' - y y', s (r x - q y))|| over the unit ball and responses r, q in [0, R], or in [-R, R].
-
-    Let b = s R, u = ||x|| ||y|| cos(x, y) with its sign turned. The square is ||x||^4 + ||y||^4 + s^2 (r^2 ||x||^2 +
-    q^2 ||y||^2) - 2 u^2 + 2 s^2 r q u. Over all u <= 1 the last two terms are at most b^4 / 2 (at u = b^2 / 2, when
-    b^2 <= 2) or 2 b^2 - 2, and the first ones at most 2 + 2 b^2: together (2 + b^2)^2 / 2 or 4 b^2. Unit vectors at
-    that angle with rewards R attain it. Where r q is negative, u of the other sign gives the same.
-    """
-    reach = weight * bound
-    return (2.0 + reach * reach) / math.sqrt(2.0) if reach * reach <= 2.0 else 2.0 * reach
 
 
 @configuration

@@ -17,7 +17,6 @@ always in the local model. Ours: one exact Gaussian calibration, and the constan
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -26,12 +25,11 @@ from tacit._validate import positive
 from tacit.glm.links import Link
 from tacit.linalg.packing import rounded_to_grid
 from tacit.policies.admission import remember_rows
+from tacit.policies.baselines._local import LocalPolicy, Report
 from tacit.policies.config import PrivateConfig, at_least, configuration, option
 from tacit.policies.exploring import uniform_arms
 from tacit.policies.log import DIRECT, Publisher
-from tacit.policies.private_policy import PrivatePolicy
 from tacit.policies.steps import Steps
-from tacit.privacy.report import Model
 from tacit.typing import Count, FloatArray, IntArray, Secret, count
 
 
@@ -129,45 +127,24 @@ def advance(state: LocalState, fresh: bool, users: int) -> int:
     return 0
 
 
-class LocalGLM(PrivatePolicy):
+class LocalGLM(LocalPolicy):
     """Greedy on a locally private stochastic-gradient estimate."""
 
     name: ClassVar[str] = "local-glm"
-    guarantee: ClassVar[Model] = "local"
     config_type = LocalConfig
     config: LocalConfig
     state: LocalState
     _coin_count = 1
     _states_propensity = True
-    _noise_for_each = True
     _steps = Steps(choose, learn, advance)
 
     @property
-    def _memo_size(self) -> int:
-        return 2 * self.setting.dim
-
-    @property
-    def _secret_memo(self) -> slice:
-        return slice(self.setting.dim, 2 * self.setting.dim)  # the noise of the device
-
-    @property
-    def _noise_size(self) -> int:
-        return self.setting.dim
-
-    @property
-    def _noise_scale(self) -> float:
-        return self._planned_noise_sd
-
-    def _close(self, noise: FloatArray, users: int) -> bool:
-        """Hand the noise to the devices that decide next: nothing is released before a reward comes."""
-        self._state = self._state._replace(noise=noise.copy())
-        return True
+    def _report(self) -> Report:
+        bound = self._gradient_bound
+        return Report("noisy gradient", self.setting.dim, norm=bound, distance=2.0 * bound)
 
     def _learn_rows(self, memos: FloatArray, rewards: FloatArray) -> None:
         learn(self._state, memos, rewards, self.publisher)
-
-    def _drop_raw(self) -> None:
-        self.state.noise[:] = 0.0
 
     def _make_state(self) -> LocalState:
         self._charge_reports()
@@ -177,18 +154,6 @@ class LocalGLM(PrivatePolicy):
     @property
     def _gradient_bound(self) -> float:
         return self.setting.link.residual_bound(self.setting.theta_bound, self.setting.reward_bound)
-
-    @cached_property
-    def _planned_noise_sd(self) -> float:
-        return self.randomness.ticks.scale_for(2.0 * self._gradient_bound, self._total_mu, size=self.setting.dim)
-
-    def _charge_reports(self) -> None:
-        """Charge the ledger for the reports of one user."""
-        dim, bound, source, sd = self.setting.dim, self._gradient_bound, self.randomness.ticks, self._planned_noise_sd
-        self.ledger.charge(source.event(
-            "noisy gradient", 2.0 * bound, sd, size=dim, draws=dim * self.setting.budget.rounds_per_user,
-            moving_sensitivity=bound, note="one report per user: reports of different users concern disjoint rows",
-        ))  # fmt: skip
 
     def _constants(self) -> LocalConstants:
         setting, warm_up = self.setting, self.config.warm_up
