@@ -20,7 +20,7 @@ from multiprocessing import get_context
 
 from tests.oracle.cases import Case, Instance, Outcome, all_cases, chosen_cases, play_seeds
 from tests.oracle.comparison import Comparison, compare
-from tests.oracle.rows import FILE, RUNS, SEEDS, Row, Rows, make_row, read, write
+from tests.oracle.rows import FILE, RUNS, SEEDS, Row, Rows, make_row, read, rounded, write
 
 
 def played(cases: Sequence[Case], seeds: int, jobs: int) -> Iterator[tuple[Case, list[Outcome]]]:
@@ -37,10 +37,12 @@ def played(cases: Sequence[Case], seeds: int, jobs: int) -> Iterator[tuple[Case,
 def record(jobs: int, kept: Rows | None = None) -> None:
     """Play all cases that have no row in ``kept``, and write the file."""
     rows: dict[str, Row] = {} if kept is None else dict(kept.cases)
-    worlds: dict[str, list[Instance]] = {} if kept is None else {name: list(found) for name, found in kept.worlds.items()}
+    worlds: dict[str, list[Instance]] = (
+        {} if kept is None else {name: list(found) for name, found in kept.worlds.items()}
+    )
     for case, outcomes in played([case for case in all_cases() if case.name not in rows], RUNS, jobs):
         rows[case.name] = row = make_row(case, outcomes)
-        instances = [outcome.instance for outcome in outcomes[:SEEDS]]
+        instances = [rounded(outcome.instance) for outcome in outcomes[:SEEDS]]
         if worlds.setdefault(row.world, instances) != instances:
             raise SystemExit(f"{case.name}: its world {row.world} is not the one that other cases had")
         print(f"{case.name}: regret {row.recorded_mean}")

@@ -104,12 +104,14 @@ def make_row(case: Case, outcomes: Sequence[Outcome]) -> Row:
     )
 
 
+def rounded(instance: Instance) -> Instance:
+    """An instance as the file has it."""
+    return instance._replace(checksum=round(instance.checksum, DIGITS))
+
+
 def write(rows: Rows, path: Path = FILE) -> None:
     """Write the file, one line for each case and world, so that a change of one shows as such."""
-    worlds = {
-        name: [(found.contexts, round(found.checksum, DIGITS), found.rewards) for found in instances]
-        for name, instances in rows.worlds.items()
-    }
+    worlds = {name: [tuple(rounded(found)) for found in instances] for name, instances in rows.worlds.items()}
     cases = {name: asdict(row) for name, row in rows.cases.items()}
     path.write_text(f'{{"worlds": {_lines(worlds)},\n"cases": {_lines(cases)}}}\n')
 
