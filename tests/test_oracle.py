@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -15,7 +16,8 @@ import pytest
 
 import tacit
 from tacit.policies.registry import POLICIES
-from tests.oracle.__main__ import main
+from tests.oracle import __main__ as oracle
+from tests.oracle.__main__ import main, record
 from tests.oracle.cases import LINKS, Case, Outcome, all_cases, chosen_cases, play, play_seeds
 from tests.oracle.comparison import Comparison, compare
 from tests.oracle.explained import Explanation, reason_for
@@ -125,3 +127,21 @@ def test_rows_that_are_there_are_not_overwritten(
     with pytest.raises(SystemExit):
         main()
     assert "--anew" in capsys.readouterr().err
+
+
+def test_cases_without_rows_are_added_and_all_others_keep_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written here: what would be is looked at."""
+    case, played = chosen_cases("adaprivate-ts/logistic/d3")[0], list[str]()
+    known, written = recorded(), list[Rows]()
+
+    def play_again(cases: Sequence[Case], seeds: int, jobs: int) -> Iterator[tuple[Case, list[Outcome]]]:
+        played.extend(each.name for each in cases)
+        return ((each, play_seeds(each, SEEDS)) for each in cases)
+
+    monkeypatch.setattr(oracle, "played", play_again)
+    monkeypatch.setattr(oracle, "write", written.append)
+    record(1, Rows({name: row for name, row in known.cases.items() if name != case.name}, known.worlds))
+    assert played == [case.name]
+    assert list(written[0].cases) == list(known.cases)
+    assert written[0].cases[case.name].regret == known.cases[case.name].regret
+    assert written[0].worlds == known.worlds
