@@ -100,11 +100,22 @@ def sampled_contexts(rng: np.random.Generator, schema: Schema, rounds: int, arms
     users, values = schema.sample_users(rng, rounds), _own_values(schema)
     if len(schema.arm) == 1 and len(values) == arms:
         return schema.encode(users, [{schema.per_arm: value} for value in values])
-    offered = schema.sample_arms(rng, rounds, arms)
-    if schema.per_arm is not None:
-        numbers = np.tile(np.arange(len(values)), (rounds, 1))
-        offered[schema.per_arm] = np.array(values, dtype=object)[rng.permuted(numbers, axis=1)[:, :arms]]
+    return contexts_of(schema, users, sampled_arms(rng, schema, rounds, arms))
+
+
+def contexts_of(schema: Schema, users: Any, offered: Mapping[str, Any]) -> FloatArray:
+    """Rows of users and their arms, both as columns, of shape (rounds,) and (rounds, arms)."""
+    rounds, arms = next(iter(offered.values())).shape
     columns = {name: column.reshape(-1) for name, column in offered.items()}
     if isinstance(users, Mapping):
         columns |= {name: np.repeat(column, arms) for name, column in users.items()}
     return schema.encode(columns).reshape(rounds, arms, schema.dim)
+
+
+def sampled_arms(rng: np.random.Generator, schema: Schema, rounds: int, arms: int) -> dict[str, Any]:
+    """Columns of the fields of ``arms`` simulated arms for each round, shape (rounds, arms)."""
+    values, offered = _own_values(schema), dict(schema.sample_arms(rng, rounds, arms))
+    if schema.per_arm is not None:
+        numbers = np.tile(np.arange(len(values)), (rounds, 1))
+        offered[schema.per_arm] = np.array(values, dtype=object)[rng.permuted(numbers, axis=1)[:, :arms]]
+    return offered

@@ -1,8 +1,10 @@
-"""How many decisions until it pays: `stream-glm` against random arms, on simulated users of a schema.
+"""What to expect of `stream-glm`, from a schema and rates that somebody states, before the first user comes.
 
-What is known before the first user comes is the schema, how often a random arm earns its reward, and a guess of how
-much better the best arm is.  From these follow simulated worlds.  Each run has its own true parameter, which all
-budgets and random arms share, so that runs are compared one by one.
+What is known is the schema, what random arms earn, what the best arm for each user is believed to earn and, if it is
+known, what one arm for everybody earns.  What is not known is how rewards depend on features.  So the policy plays in
+many worlds in which the rates hold (`tacit.environments.stated`), several times in each, and is told only what a real
+site could tell it: the rate of random arms and a bound that follows from rates and schema.  How gains differ between
+worlds is what is not known of a site; how they differ between lives in one world is luck.
 """
 
 from __future__ import annotations
@@ -13,288 +15,264 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
+from scipy.stats import t as student
 
 from tacit._validate import integer_at_least
-from tacit.environments import offered_arms
-from tacit.environments.records import sampled_contexts
+from tacit.environments.stated import Rates, Truth, crowd, draw_truth, stated_arms
 from tacit.errors import InvalidInput
 from tacit.experiments.engines import make_engine
 from tacit.experiments.results import jsonable
-from tacit.experiments.runner import play_once
-from tacit.experiments.schemas import world_of
-from tacit.experiments.spec import Experiment
 from tacit.features import Schema
-from tacit.glm.links import get_link
-from tacit.glm.shifted import with_base_rate
+from tacit.policies.registry import make_policy
 from tacit.typing import FloatArray, IntArray
 
-LINK: Final = "logistic"
-MILESTONES: Final = (1_000, 10_000, 100_000)
-"""Decisions at which the gain is told."""
-ERRORS: Final = 2.0
-"""Standard errors by which the rewards must exceed those of random arms."""
-MOST_RUNS: Final = 0.9
-"""Share of runs that must be ahead."""
-_MARKS_PER_DECADE, _FIRST_MARK = 20, 10
-_DIRECTIONS, _ROUNDS = 80, 50
-_LENGTHS = np.concatenate([[0.0], np.geomspace(0.05, 20.0, 60)])
-"""Lengths of the true parameter among which the one of an effect is looked for."""
+LIVES: Final = 3
+"""Lives in each world, by which luck is told from what differs between worlds."""
+COVERED: Final = 0.9
+"""Share of worlds, or of lives, that an interval is for."""
+_MARKS_PER_DECADE, _FIRST_MARK, _STRETCH = 20, 100, 2_000
 
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What is asked, and what is assumed of users."""
+    """What is asked, and what is stated of rewards."""
 
+    random_rate: float
+    """What random arms earn, such as 0.09."""
+    best_rate: float
+    """What the best arm for each user is believed to earn."""
+    one_arm_rate: float | None = None
+    """What the best arm earns if everybody gets it; None: not known, which makes intervals wider."""
     epsilons: tuple[float, ...] = (1.0, 4.0)
+    """Budgets to compare; infinity is no privacy."""
     delta: float = 1e-6
     rounds_per_user: int = 1
     """Visits of one person that epsilon covers together."""
-    base_rate: float = 0.1
-    """How often an arm that is neither good nor bad earns its reward."""
-    effect: float = 1.5
-    """How many times as often as a random arm the best arm for each user earns it."""
-    theta_norm: float | None = None
-    """Length of the true parameter, in place of ``effect``."""
-    decisions: int = 100_000
+    decisions: int = 20_000
     arms: int | None = None
-    """Arms of a round; by default those of the schema's ``per_arm``, or 20."""
+    """Arms that a user is offered; by default all that the schema lists."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilons", tuple(self.epsilons))
+        object.__setattr__(self, "epsilons", tuple(sorted(set(self.epsilons))))
         integer_at_least("decisions", self.decisions, 10 * _FIRST_MARK)
         integer_at_least("rounds_per_user", self.rounds_per_user, 1)
         if self.arms is not None:
             integer_at_least("arms", self.arms, 2)
-        if not self.epsilons or not all(0.0 < epsilon < math.inf for epsilon in self.epsilons):
-            raise InvalidInput(f"epsilons must be finite and above 0, got {self.epsilons}; noise off is played anyway")
+        if not self.epsilons or not all(epsilon > 0.0 for epsilon in self.epsilons):
+            raise InvalidInput(f"epsilons must be above 0, got {self.epsilons}")
+        _ = self.rates
+
+    @property
+    def rates(self) -> Rates:
+        """The rates, which are checked."""
+        return Rates(self.random_rate, self.best_rate, self.one_arm_rate)
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What is to be expected of one budget; epsilon is infinite where noise is off."""
+    """What is to be expected of one schema at one budget.
 
+    A gain is the share of what the best arms would have earned over random ones until then.
+    """
+
+    schema: str
+    dim: int
+    arms: int
+    theta_bound: float
+    """What the policy was told, and is recommended: the median length of the true parameter in the worlds."""
     epsilon: float
-    pays_from: int | None
-    """Decisions from which on mean rewards exceed those of random arms for good; None: not within the run."""
-    mostly_from: int | None
-    """Decisions from which on nine of ten runs earn more than random arms: what a single site can rely on."""
-    gains: Mapping[int, float]
-    """By the number of decisions: the share of what the best arms would have earned over random ones until then."""
-    rate: float
-    """Mean reward of all decisions."""
-    late_rate: float
-    """Mean reward of the last tenth of decisions."""
+    gain: float
+    low: float
+    high: float
+    """Between ``low`` and ``high`` is the mean gain of nine worlds of ten."""
+    life_low: float
+    life_high: float
+    """Between these is the gain of nine single lives of ten."""
+    half_from: int | None
+    """Decisions from which on the gain is at least half; None: not within the run."""
+    most_from: int | None
+    """Decisions from which on the gain is at least 80%."""
     curve: tuple[float, ...]
-    """The gain at every mark."""
-    curve_se: tuple[float, ...]
+    """The gain until each mark."""
+    curve_low: tuple[float, ...]
+    curve_high: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be expected, for each epsilon and with the noise off."""
+    """What is to be expected, one outlook for each schema and epsilon."""
 
     assumptions: Assumptions
-    dim: int
-    arms: int
-    theta_norm: float
-    random_rate: float
-    best_rate: float
     marks: tuple[int, ...]
     outlooks: tuple[Outlook, ...]
-    runs: int
+    worlds: int
     seed: int
-
-    @property
-    def milestones(self) -> tuple[int, ...]:
-        """The decisions at which gains are told: round numbers, and the last one."""
-        return milestones(self.assumptions.decisions)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; an infinite epsilon is the word ``inf``."""
+        told = asdict(self)
+        told["assumptions"]["epsilons"] = [jsonable(epsilon) for epsilon in self.assumptions.epsilons]
         outlooks = [asdict(outlook) | {"epsilon": jsonable(outlook.epsilon)} for outlook in self.outlooks]
-        return asdict(self) | {"outlooks": outlooks}
+        return told | {"outlooks": outlooks}
 
 
 def plan(
-    schema: Schema,
-    assumptions: Assumptions | None = None,
+    schemas: Mapping[str, Schema],
+    asked: Assumptions,
     *,
-    runs: int = 10,
+    worlds: int = 20,
     seed: int = 0,
     jobs: int = 1,
-    on_run: Callable[[Experiment], None] = lambda _: None,
+    on_world: Callable[[str], None] = lambda _: None,
 ) -> Plan:
-    """Play the budgets of ``assumptions`` on simulated users, and tell from when on each of them pays.
+    """Play the budgets of ``asked`` in worlds with the stated rates, and tell what each schema may be expected to gain.
 
     Parameters
     ----------
-    schema : Schema
-        The features of users and arms.
-    assumptions : Assumptions, optional
-        What is asked, and what is assumed of users.
-    runs : int, default 10
-        Runs of each budget; at least 2.
+    schemas : mapping
+        Schemas to compare, by name.
+    asked : Assumptions
+        What is asked, and what is stated of rewards.
+    worlds : int, default 20
+        Worlds for each schema; at least 4.
     seed : int, default 0
-        Seed of all runs.
+        Seed of all worlds and lives.
     jobs : int, default 1
         Processes at work.
-    on_run : callable, optional
-        Called with the experiment of each run that has ended.
+    on_world : callable, optional
+        Called with the name of a schema when a world of it has been played.
 
     Returns
     -------
     Plan
-        What is to be expected of each budget, and with noise off.
+        What is to be expected of each schema at each epsilon.
 
     Examples
     --------
     >>> from tacit.experiments.plan import Assumptions, plan
     >>> from tacit.features import Category, Flag, Schema
     >>> schema = Schema(user=[Flag("young")], arm=[Category("topic", ["news", "arts"])], per_arm="topic")
-    >>> expected = plan(schema, Assumptions(epsilons=(4.0,), decisions=500), runs=2)
-    >>> [outlook.epsilon for outlook in expected.outlooks]
-    [4.0, inf]
+    >>> expected = plan({"small": schema}, Assumptions(0.2, 0.3, decisions=1_000, epsilons=(4.0,)), worlds=4)
+    >>> [(outlook.schema, outlook.epsilon, outlook.low <= outlook.gain) for outlook in expected.outlooks]
+    [('small', 4.0, True)]
     """
-    integer_at_least("runs", runs, 2)
-    asked = Assumptions() if assumptions is None else assumptions
-    experiments = experiments_of(schema, asked)
-    marks = _marks(asked.decisions)
-    tasks = [
-        (experiment, position, seed, run, marks)
-        for run in range(runs)
-        for position, experiment in enumerate(experiments)
+    integer_at_least("worlds", worlds, 4)
+    if not schemas:
+        raise InvalidInput("schemas must have at least one schema")
+    marks, tasks, bounds = _marks(asked.decisions), [], {}
+    for name, schema in schemas.items():
+        truths = truths_of(schema, asked, worlds, seed)
+        bounds[name] = recommended_bound(truths)
+        tasks += [(name, world, schema, asked, truth, bounds[name], seed) for world, truth in enumerate(truths)]
+    gains = {name: np.empty((len(asked.epsilons), worlds, LIVES, marks.size)) for name in schemas}
+    for name, world, found in make_engine("joblib", jobs).finished(_play, tasks):
+        gains[name][:, world] = found
+        on_world(name)
+    outlooks = [
+        _outlook((name, schema.dim, stated_arms(schema, asked.arms), bounds[name], epsilon), marks, *found)
+        for name, schema in schemas.items()
+        for epsilon, *found in zip(asked.epsilons, gains[name], *intervals(gains[name]), strict=True)
     ]
-    regrets, rewards = np.empty((len(experiments), runs, marks.size)), np.empty((len(experiments), runs))
-    for position, run, curve, reward in make_engine("joblib", jobs).finished(_play, tasks):
-        regrets[position, run], rewards[position, run] = curve, reward
-        on_run(experiments[position])
-    best_rate = float(np.mean(rewards[0] + regrets[0, :, -1] / asked.decisions))
-    return Plan(
-        assumptions=asked,
-        dim=schema.dim,
-        arms=experiments[0].arms,
-        theta_norm=experiments[0].theta_norm,
-        random_rate=best_rate - float(np.mean(regrets[0, :, -1])) / asked.decisions,
-        best_rate=best_rate,
-        marks=tuple(marks.tolist()),
-        outlooks=tuple(
-            _outlook(experiment, marks, curves, regrets[0], best_rate)
-            for experiment, curves in zip(experiments[1:], regrets[1:], strict=True)
-        ),
-        runs=runs,
-        seed=seed,
-    )
+    return Plan(asked, tuple(marks.tolist()), tuple(outlooks), worlds, seed)
 
 
-def experiments_of(schema: Schema, asked: Assumptions) -> list[Experiment]:
-    """Random arms, then `stream-glm` at every epsilon, and with the noise off as the ceiling."""
-    world = world_of(schema, asked.arms) | {
-        "link": LINK,
-        "horizon": asked.decisions,
-        "base_rate": asked.base_rate,
-        "theta_norm": theta_norm_of(schema, asked) if asked.theta_norm is None else asked.theta_norm,
-    }
-    several = {} if asked.rounds_per_user == 1 else {"rounds_per_user": asked.rounds_per_user}
-    private = [
-        Experiment("stream-glm", epsilon=epsilon, delta=asked.delta, options=dict(several), **world)
-        for epsilon in (*sorted(set(asked.epsilons)), math.inf)
+def truths_of(schema: Schema, asked: Assumptions, worlds: int, seed: int) -> list[Truth]:
+    """Draw worlds in which the rates hold."""
+    arms = stated_arms(schema, asked.arms)
+    return [
+        draw_truth(np.random.default_rng([seed, world]), crowd(schema, arms, (seed, world)), asked.rates)
+        for world in range(worlds)
     ]
-    return [Experiment("random", **world), *private]
 
 
-def theta_norm_of(schema: Schema, asked: Assumptions) -> float:
-    """The length of the true parameter with which the best arms earn ``effect`` times what random ones do.
-
-    Scores grow in proportion to the length, so that one sample of users, arms and directions serves all lengths.
-    """
-    link, scores = with_base_rate(get_link(LINK), asked.base_rate), _unit_scores(schema, asked.arms)
-
-    def effect(length: float) -> float:
-        means = link.mean(length * scores)
-        return float(np.mean(np.max(means, axis=1)) / np.mean(means))
-
-    effects = np.array([effect(length) for length in _LENGTHS])
-    above = np.flatnonzero(effects >= asked.effect)
-    if not asked.effect > 1.0 or above.size == 0:
-        raise InvalidInput(
-            f"effect must be above 1 and at most {math.floor(100.0 * np.max(effects)) / 100.0:g}, got "
-            f"{asked.effect:g}: with {scores.shape[1]} arms of this schema and base_rate={asked.base_rate:g} the best "
-            "arm of a user cannot be better than that"
-        )
-    first = int(above[0])
-    around = slice(first - 1, first + 1)
-    return float(np.interp(asked.effect, effects[around], _LENGTHS[around]))
-
-
-def _unit_scores(schema: Schema, asked_arms: int | None) -> FloatArray:
-    """Scores of simulated arms for parameters of length 1 in random directions, a line for each user."""
-    rng, arms = np.random.default_rng(0), offered_arms(schema, asked_arms)
-    directions = rng.standard_normal((_DIRECTIONS, schema.dim))
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    parts = [sampled_contexts(rng, schema, _ROUNDS, arms) @ direction for direction in directions]
-    return np.concatenate(parts)
-
-
-def milestones(decisions: int) -> tuple[int, ...]:
-    """Return round numbers of decisions below ``decisions``, and ``decisions``."""
-    return (*(mark for mark in MILESTONES if mark < decisions), decisions)
-
-
-def _marks(decisions: int) -> IntArray:
-    """The decisions after which rewards are counted: evenly spread on a logarithmic scale, milestones included."""
-    count = max(2, round(_MARKS_PER_DECADE * math.log10(decisions / _FIRST_MARK)) + 1)
-    spread = np.geomspace(_FIRST_MARK, decisions, count).round().astype(np.int64)
-    return np.union1d(spread, np.array([*milestones(decisions), _late(decisions)]))
-
-
-def _late(decisions: int) -> int:
-    """Return the decision with which the last tenth begins."""
-    return decisions - decisions // 10
+def recommended_bound(truths: Sequence[Truth]) -> float:
+    """Return the median length of the true parameter, in halves: gains hardly depend on it near there."""
+    return max(0.5, round(2.0 * float(np.median([np.linalg.norm(truth.theta) for truth in truths]))) / 2.0)
 
 
 def _play(
-    experiment: Experiment, position: int, seed: int, run: int, marks: IntArray
-) -> tuple[int, int, FloatArray, float]:
-    played = play_once(experiment, seed, run)
-    return position, run, np.cumsum(played.regrets)[marks - 1], float(np.mean(played.rewards))
+    name: str, world: int, schema: Schema, asked: Assumptions, truth: Truth, bound: float, seed: int
+) -> tuple[str, int, FloatArray]:
+    """Play all lives in one world: gains until each mark, shape (epsilons, lives, marks)."""
+    gains = [
+        [_life(schema, asked, truth, bound, epsilon, (seed, world, life)) for life in range(LIVES)]
+        for epsilon in asked.epsilons
+    ]
+    return name, world, np.array(gains)
+
+
+def _life(
+    schema: Schema, asked: Assumptions, truth: Truth, bound: float, epsilon: float, seeds: tuple[int, int, int]
+) -> FloatArray:
+    """Play one life; every epsilon of it meets the same users."""
+    policy_seed, users = np.random.SeedSequence(seeds).spawn(2)
+    policy = make_policy(
+        "stream-glm",
+        features=schema,
+        epsilon=epsilon,
+        delta=asked.delta,
+        rounds_per_user=asked.rounds_per_user,
+        base_rate=asked.random_rate,
+        theta_bound=bound,
+        seed=int(policy_seed.generate_state(1, np.uint64)[0]),
+    )
+    rng, rounds = np.random.default_rng(users), crowd(schema, stated_arms(schema, asked.arms), seeds[:2])
+    rounds = rounds.reshape(-1, *rounds.shape[2:])
+    rewards, earned = truth.means(rounds), []
+    for start in range(0, asked.decisions, _STRETCH):
+        drawn = rng.integers(len(rounds), size=min(_STRETCH, asked.decisions - start))
+        means = rewards[drawn]
+        arms = policy.play(rounds[drawn], (rng.random((drawn.size, 1)) < means).astype(np.float64))
+        earned.append(np.stack([means[np.arange(drawn.size), arms], means.mean(axis=1), means.max(axis=1)]))
+    mine, random, best = np.cumsum(np.concatenate(earned, axis=1), axis=1)[:, _marks(asked.decisions) - 1]
+    return np.asarray((mine - random) / (best - random))
+
+
+def _marks(decisions: int) -> IntArray:
+    """The decisions after which rewards are counted, evenly spread on a logarithmic scale."""
+    count = max(2, round(_MARKS_PER_DECADE * math.log10(decisions / _FIRST_MARK)) + 1)
+    return np.unique(np.geomspace(_FIRST_MARK, decisions, count).round().astype(np.int64))
 
 
 def _outlook(
-    experiment: Experiment, marks: IntArray, regrets: FloatArray, random: FloatArray, best_rate: float
+    known: tuple[str, int, int, float, float], marks: IntArray, gains: FloatArray, low: FloatArray, high: FloatArray
 ) -> Outlook:
-    """Summarise one budget from the cumulative regrets of each run at the marks, its own and those of random arms."""
-    ahead, scale = random - regrets, np.mean(random, axis=0)
-    gains = np.mean(ahead, axis=0) / scale
-    errors = np.std(ahead - gains * random, axis=0, ddof=1) / math.sqrt(ahead.shape[0])  # of a ratio of two means
-    decisions = int(marks[-1])
-    late = int(np.searchsorted(marks, _late(decisions)))
-    total = np.mean(regrets, axis=0)
-    assert experiment.epsilon is not None
+    """Summarise one schema at one epsilon from its gains, shape (worlds, lives, marks), and their interval."""
+    middle = gains.mean(axis=(0, 1))
+    lives = np.quantile(gains[:, :, -1], [0.5 - COVERED / 2.0, 0.5 + COVERED / 2.0])
     return Outlook(
-        epsilon=experiment.epsilon,
-        pays_from=pays_from(marks, ahead),
-        mostly_from=mostly_from(marks, ahead),
-        gains={mark: float(gains[np.searchsorted(marks, mark)]) for mark in milestones(decisions)},
-        rate=best_rate - float(total[-1]) / decisions,
-        late_rate=best_rate - float(total[-1] - total[late]) / float(decisions - marks[late]),
-        curve=tuple(gains.tolist()),
-        curve_se=tuple((errors / scale).tolist()),
+        *known,
+        gain=float(middle[-1]),
+        low=float(low[-1]),
+        high=float(high[-1]),
+        life_low=float(lives[0]),
+        life_high=float(lives[1]),
+        half_from=reached(marks, middle, 0.5),
+        most_from=reached(marks, middle, 0.8),
+        curve=tuple(middle.tolist()),
+        curve_low=tuple(low.tolist()),
+        curve_high=tuple(high.tolist()),
     )
 
 
-def pays_from(marks: Sequence[int] | IntArray, ahead: FloatArray) -> int | None:
-    """The first mark from which on the mean of ``ahead`` (runs, marks) exceeds two standard errors at every mark."""
-    errors = np.std(ahead, axis=0, ddof=1) / math.sqrt(ahead.shape[0])
-    return _for_good(marks, np.mean(ahead, axis=0) > ERRORS * errors)
+def intervals(gains: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return between what the mean gain of one more world is, from gains of shape (epsilons, worlds, lives, marks).
+
+    One-way analysis of variance: the variance of the means of worlds is that between worlds and a share of that between
+    lives.  The latter is luck, which averages out in a site's mean gain, and is taken off.  What is left is much the
+    same at all epsilons, and known badly at each: they share it.  A new world differs from the mean of all worlds by
+    it, and the mean of those that were played by its own error.
+    """
+    _, worlds, lives, _ = gains.shape
+    means, luck = gains.mean(axis=2), gains.var(axis=2, ddof=1).mean(axis=1) / lives
+    observed, middle = means.var(axis=1, ddof=1), means.mean(axis=1)
+    between = np.maximum(np.mean(observed - luck, axis=0), 0.0)
+    half = student.ppf(0.5 + COVERED / 2.0, worlds - 1) * np.sqrt(between + observed / worlds)
+    return middle - half, np.minimum(middle + half, 1.0)
 
 
-def mostly_from(marks: Sequence[int] | IntArray, ahead: FloatArray) -> int | None:
-    """The first mark from which on nine of ten lines of ``ahead`` (runs, marks) are above 0 at every mark."""
-    return _for_good(marks, np.mean(ahead > 0.0, axis=0) >= MOST_RUNS)
-
-
-def _for_good(marks: Sequence[int] | IntArray, holds: npt.NDArray[np.bool_]) -> int | None:
-    not_yet = np.flatnonzero(~holds)
-    first = int(not_yet[-1]) + 1 if not_yet.size else 0
+def reached(marks: IntArray, curve: FloatArray, level: float) -> int | None:
+    """Return the first mark from which on a curve stays at or above a level."""
+    below = np.flatnonzero(curve < level)
+    first = int(below[-1]) + 1 if below.size else 0
     return int(marks[first]) if first < len(marks) else None
