@@ -96,11 +96,14 @@ def calibrated(site: Site, users: int = 40_000) -> Calibrated:
 
 
 def _one_arm_rate(arms: Columns, chances: npt.NDArray[np.float64]) -> float:
-    """What the kind of arm earns that is best on average: kinds are what the first field of arms says."""
-    kinds = next(iter(arms.values()))
-    worth = {kind: float(chances[kinds == kind].mean()) for kind in np.unique(kinds)}
-    ranked = np.vectorize(worth.__getitem__)(kinds)
-    return float(np.take_along_axis(chances, ranked.argmax(axis=1)[:, np.newaxis], 1).mean())
+    """What the kind of arm earns that is best on average; arms of a kind say the same, numbers to the next integer."""
+    kinds = np.zeros(chances.shape, dtype=np.int64)
+    for column in arms.values():
+        values, codes = np.unique(np.floor(column) if column.dtype == np.float64 else column, return_inverse=True)
+        kinds = kinds * values.size + codes.reshape(kinds.shape)
+    counts = np.maximum(np.bincount(kinds.ravel()), 1)
+    worth = np.bincount(kinds.ravel(), weights=chances.ravel()) / counts
+    return float(np.take_along_axis(chances, worth[kinds].argmax(axis=1)[:, np.newaxis], 1).mean())
 
 
 def _every(values: list[str], count: int) -> npt.NDArray[Any]:
