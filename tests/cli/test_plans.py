@@ -53,32 +53,34 @@ def test_what_does_not_go_with_a_schema_is_refused_with_words(arguments: list[st
     assert message in simulate(*arguments, code=2).stderr
 
 
-def test_plan_says_from_when_on_it_pays(tmp_path: Path) -> None:
+def test_plan_compares_schemas(tmp_path: Path) -> None:
     target, picture = tmp_path / "plan.json", tmp_path / "plan.png"
     files = ["--json", str(target), "--plot", str(picture)]
-    shown = tacit("plan", "patients", "--epsilon", "4", "--base-rate", "0.3", "--decisions", "1500", *SHORT, *files)
-    assert "At epsilon 4 per visit it" in shown.stdout
-    assert "noise off" in shown.stdout
+    stated = ["--random", "0.3", "--one-arm", "0.34", "--best", "0.4", "--decisions", "1000", "--worlds", "4"]
+    shown = tacit("plan", "patients", "articles", "--arms", "4", "--epsilon", "4", *stated, "--jobs", "1", *files)
+    assert "With the 28 features of patients, epsilon 4 per visit" in shown.stdout
+    assert "With the 33 features of articles" in shown.stdout
     assert "a single visit" in shown.stdout
-    assert "6/6" in shown.stderr
+    assert "8/8" in shown.stderr
     written = json.loads(target.read_text())
-    assert [outlook["epsilon"] for outlook in written["outlooks"]] == [4.0, "inf"]
-    assert set(written["outlooks"][0]["gains"]) == {"1000", "1500"}
+    assert [outlook["schema"] for outlook in written["outlooks"]] == ["patients", "articles"]
+    assert written["assumptions"]["one_arm_rate"] == 0.34
     assert picture.stat().st_size > 10_000
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--effect", "1.2", "--theta-norm", "2"], "give one of them"),
-        (["--runs", "1"], "at least 2"),
-        (["--effect", "50"], "effect must be above 1 and at most"),
-        (["--base-rate", "1.5"], "base_rate"),
-        (["--epsilon", "inf"], "noise off is played anyway"),
+        (["patients", "--random", "0.4", "--best", "0.3"], "best_rate must be above random_rate=0.4"),
+        (["patients", "--random", "0.4", "--best", "1.3"], "best_rate must lie strictly between 0 and 1"),
+        (["patients", "--random", "0.1", "--best", "0.5"], "best_rate must be at most 0.4"),
+        (["patients", "--random", "0.1", "--best", "0.2", "--one-arm", "0.3"], "one_arm_rate must lie between"),
+        (["articles", "--random", "0.1", "--best", "0.2"], "arms must be given"),
+        (["patients", "--random", "0.1"], "--best"),
     ],
 )
 def test_plan_refuses_with_words(arguments: list[str], message: str) -> None:
-    assert message in tacit("plan", "patients", "--decisions", "1000", *arguments, code=2).stderr
+    assert message in tacit("plan", *arguments, code=2).stderr
 
 
 def test_plan_has_help_with_an_example() -> None:

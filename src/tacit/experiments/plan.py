@@ -30,6 +30,8 @@ LIVES: Final = 3
 """Lives in each world, by which luck is told from what differs between worlds."""
 COVERED: Final = 0.9
 """Share of worlds, or of lives, that an interval is for."""
+_HOPELESS: Final = 10
+"""Crowds of users in a row with whom rates do not hold, before they are refused."""
 _MARKS_PER_DECADE, _FIRST_MARK, _STRETCH = 20, 100, 2_000
 
 
@@ -162,8 +164,11 @@ def plan(
     marks, tasks, bounds = _marks(asked.decisions), [], {}
     for name, schema in schemas.items():
         truths = truths_of(schema, asked, worlds, seed)
-        bounds[name] = recommended_bound(truths)
-        tasks += [(name, world, schema, asked, truth, bounds[name], seed) for world, truth in enumerate(truths)]
+        bounds[name] = recommended_bound(list(truths.values()))
+        tasks += [
+            (name, position, schema, asked, truth, bounds[name], (seed, world))
+            for position, (world, truth) in enumerate(truths.items())
+        ]
     gains = {name: np.empty((len(asked.epsilons), worlds, LIVES, marks.size)) for name in schemas}
     for name, world, found in make_engine("joblib", jobs).finished(_play, tasks):
         gains[name][:, world] = found
@@ -176,13 +181,18 @@ def plan(
     return Plan(asked, tuple(marks.tolist()), tuple(outlooks), worlds, seed)
 
 
-def truths_of(schema: Schema, asked: Assumptions, worlds: int, seed: int) -> list[Truth]:
-    """Draw worlds in which the rates hold."""
-    arms = stated_arms(schema, asked.arms)
-    return [
-        draw_truth(np.random.default_rng([seed, world]), crowd(schema, arms, (seed, world)), asked.rates)
-        for world in range(worlds)
-    ]
+def truths_of(schema: Schema, asked: Assumptions, worlds: int, seed: int) -> dict[int, Truth]:
+    """Draw worlds in which the rates hold, by the numbers of their users; users with whom they cannot are left out."""
+    arms, found, number = stated_arms(schema, asked.arms), dict[int, Truth](), 0
+    while len(found) < worlds:
+        try:
+            people = crowd(schema, arms, (seed, number))
+            found[number] = draw_truth(np.random.default_rng([seed, number]), people, asked.rates)
+        except InvalidInput:
+            if number >= _HOPELESS * (len(found) + 1):
+                raise
+        number += 1
+    return found
 
 
 def recommended_bound(truths: Sequence[Truth]) -> float:
@@ -191,14 +201,14 @@ def recommended_bound(truths: Sequence[Truth]) -> float:
 
 
 def _play(
-    name: str, world: int, schema: Schema, asked: Assumptions, truth: Truth, bound: float, seed: int
+    name: str, position: int, schema: Schema, asked: Assumptions, truth: Truth, bound: float, seeds: tuple[int, int]
 ) -> tuple[str, int, FloatArray]:
     """Play all lives in one world: gains until each mark, shape (epsilons, lives, marks)."""
     gains = [
-        [_life(schema, asked, truth, bound, epsilon, (seed, world, life)) for life in range(LIVES)]
+        [_life(schema, asked, truth, bound, epsilon, (*seeds, life)) for life in range(LIVES)]
         for epsilon in asked.epsilons
     ]
-    return name, world, np.array(gains)
+    return name, position, np.array(gains)
 
 
 def _life(

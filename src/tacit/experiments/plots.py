@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.experiments.plan import Plan
 from tacit.experiments.results import Row
-from tacit.experiments.tables import epsilon_text, rounded
+from tacit.experiments.tables import epsilon_text
 from tacit.extras import named_extras
 
 with named_extras():
@@ -171,24 +171,23 @@ def _epsilon_axes(axis: Axes, rows: Sequence[Row], published: dict[float, float]
 
 
 def gains(expected: Plan, path: Path) -> None:
-    """Share of what is to be gained over random arms against decisions, with bands of one standard error."""
+    """Share of what is to be gained over random arms against decisions, with the interval of each schema and budget."""
     figure, (axis,) = _sheet(1)
+    schemas = list(dict.fromkeys(outlook.schema for outlook in expected.outlooks))
     for number, outlook in enumerate(expected.outlooks):
         off = math.isinf(outlook.epsilon)
         colour = _GREY if off else (_RED, _BLUE, _GREEN, _ORANGE, _SKY, _PINK, _BLACK)[number % 7]
-        pays = "" if outlook.pays_from is None else f", pays from {rounded(outlook.pays_from)}"
-        label = f"{'noise off' if off else f'ε = {outlook.epsilon:g}'}{pays}"
-        axis.plot(expected.marks, outlook.curve, color=colour, linestyle=_DASHES[number % 5], label=label)
-        _draw_band(axis, expected.marks, outlook.curve, outlook.curve_se, colour)
-        if outlook.pays_from is not None:
-            height = outlook.curve[expected.marks.index(outlook.pays_from)]
-            axis.plot([outlook.pays_from], [height], color=colour, marker="o", markersize=7)
+        label = f"{Path(outlook.schema).stem}, {'no privacy' if off else f'ε = {outlook.epsilon:g}'}: {outlook.gain:.2f}"
+        dash = _DASHES[schemas.index(outlook.schema) % len(_DASHES)]
+        axis.plot(expected.marks, outlook.curve, color=colour, linestyle=dash, label=label)
+        axis.fill_between(expected.marks, outlook.curve_low, outlook.curve_high, color=colour, alpha=0.15, linewidth=0)
     axis.axhline(0.0, color=_BLACK, linewidth=0.8)
-    lowest = min(min(outlook.curve) for outlook in expected.outlooks)
+    lowest = min(min(outlook.curve_low) for outlook in expected.outlooks)
     axis.set(xscale="log", xlabel="decisions", ylabel="gain until then (random arms 0, best arms 1)")
     axis.set(xlim=(expected.marks[0], expected.marks[-1]), ylim=(max(-0.5, min(-0.05, 1.1 * lowest)), 1.0))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axis.set_title(f"Random arms earn {expected.random_rate:.1%}, the best ones {expected.best_rate:.1%}")
+    stated = expected.assumptions
+    axis.set_title(f"Random arms earn {stated.random_rate:.1%}, the best ones {stated.best_rate:.1%}")
     _legend(axis, [outlook.curve[-1] for outlook in expected.outlooks])
     _save(figure, path)
 
