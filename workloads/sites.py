@@ -71,7 +71,7 @@ class Calibrated:
 def _encoded(schema: Schema, users: Columns, arms: Columns) -> npt.NDArray[np.float64]:
     """Encode users with their arms."""
     count, offered = next(iter(arms.values())).shape
-    flat = {name: np.repeat(column, offered) for name, column in users.items()}
+    flat = {field.name: np.repeat(users[field.name], offered) for field in schema.user}
     return schema.encode(flat | {name: column.ravel() for name, column in arms.items()}).reshape(count, offered, -1)
 
 

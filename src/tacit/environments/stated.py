@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -23,7 +23,8 @@ from scipy.special import expit, logit
 from tacit._validate import probability
 from tacit.environments.records import contexts_of, offered_arms, sampled_arms
 from tacit.errors import InvalidInput
-from tacit.features import Category, Flag, Schema
+from tacit.features import Category, Flag, Number, Schema
+from tacit.features.field import Field
 from tacit.typing import FloatArray
 
 MOST_LISTED: Final = 50
@@ -65,8 +66,17 @@ class Rates:
         return drawn if self.one_arm is None else (self.one_arm - self.random) / (self.best - self.random)
 
 
+class Crowd(NamedTuple):
+    """Rows of simulated users, each before every set of arms: shape (sets, users, K, d)."""
+
+    seen: FloatArray
+    """What a policy sees."""
+    acting: FloatArray
+    """What rewards follow: some numbers matter by a threshold, of which a row that is linear in them knows little."""
+
+
 class Truth(NamedTuple):
-    """What an arm x earns: expit(level + <x, theta>)."""
+    """What an arm earns whose acting row is x: expit(level + <x, theta>)."""
 
     theta: FloatArray
     level: float
@@ -105,22 +115,39 @@ def _listed(schema: Schema) -> list[dict[str, Any]]:
 
 
 @lru_cache(maxsize=2)
-def crowd(schema: Schema, arms: int, seed: tuple[int, ...]) -> FloatArray:
-    """Rows of simulated users, each before every set of arms: shape (sets, users, K, d).
+def crowd(schema: Schema, arms: int, seed: tuple[int, ...]) -> Crowd:
+    """Simulate users, each before every set of arms; kept, since all lives in a world draw their rounds from it.
 
-    It is kept, since all lives in a world draw their rounds from it.  A schema that lists its arms has one set of them.
+    A schema that lists its arms has one set of them.
     """
     rng, listed = np.random.default_rng(seed), _listed(schema)
     if len(listed) == arms:
         count = max(_FEWEST_USERS, min(_USERS, _NUMBERS // (arms * schema.dim)))
-        return schema.encode(sampled_users(rng, schema, count), listed)[np.newaxis]
+        people = sampled_users(rng, schema, count)
+        acting = _stepped(rng, schema.user, people)
+        return Crowd(*(schema.encode(users, listed)[np.newaxis] for users in (people, acting)))
     sets = max(_FEWEST_SETS, min(_SETS, _NUMBERS // (_USERS_OF_A_SET * arms * schema.dim)))
     users = sampled_users(rng, schema, _USERS_OF_A_SET)
     if isinstance(users, Mapping):
         users = {name: np.tile(column, sets) for name, column in users.items()}
     once = sampled_arms(rng, schema, sets, arms)
     offered = {name: np.repeat(column, _USERS_OF_A_SET, axis=0) for name, column in once.items()}
-    return contexts_of(schema, users, offered).reshape(sets, _USERS_OF_A_SET, arms, schema.dim)
+    shape = (sets, _USERS_OF_A_SET, arms, schema.dim)
+    acting = _stepped(rng, schema.user, users), _stepped(rng, schema.arm, offered)
+    return Crowd(*(contexts_of(schema, *columns).reshape(shape) for columns in ((users, offered), acting)))
+
+
+def _stepped(rng: np.random.Generator, fields: Sequence[Field], columns: Any) -> Any:
+    """Columns of which about half of the numbers are at one of their ends, by a threshold that some users exceed."""
+    if not isinstance(columns, Mapping):
+        return columns
+    acting = dict(columns)
+    for field in fields:
+        threshold = rng.uniform(0.2, 0.8)
+        if isinstance(field, Number) and rng.random() < 0.5:
+            column = columns[field.name]
+            acting[field.name] = np.where(column > np.quantile(column, threshold), field.high, field.low)
+    return acting
 
 
 def sampled_users(rng: np.random.Generator, schema: Schema, count: int) -> Any:

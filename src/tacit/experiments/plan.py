@@ -187,7 +187,7 @@ def truths_of(schema: Schema, asked: Assumptions, worlds: int, seed: int) -> dic
     while len(found) < worlds:
         try:
             people = crowd(schema, arms, (seed, number))
-            found[number] = draw_truth(np.random.default_rng([seed, number]), people, asked.rates)
+            found[number] = draw_truth(np.random.default_rng([seed, number]), people.acting, asked.rates)
         except InvalidInput:
             if number >= _HOPELESS * (len(found) + 1):
                 raise
@@ -226,9 +226,9 @@ def _life(
         theta_bound=bound,
         seed=int(policy_seed.generate_state(1, np.uint64)[0]),
     )
-    rng, rounds = np.random.default_rng(users), crowd(schema, stated_arms(schema, asked.arms), seeds[:2])
-    rounds = rounds.reshape(-1, *rounds.shape[2:])
-    rewards, earned = truth.means(rounds), []
+    rng, people = np.random.default_rng(users), crowd(schema, stated_arms(schema, asked.arms), seeds[:2])
+    rounds = people.seen.reshape(-1, *people.seen.shape[2:])
+    rewards, earned = truth.means(people.acting.reshape(rounds.shape)), []
     for start in range(0, asked.decisions, _STRETCH):
         drawn = rng.integers(len(rounds), size=min(_STRETCH, asked.decisions - start))
         means = rewards[drawn]
