@@ -4,8 +4,9 @@
     python -m benchmarks.plan --sites 0 1 --without
 
 Sites are in `workloads/sites.py`: users, arms and rewards by rules that the plan does not know.  The plan gets the
-schema and the rates: of random arms and of the best arm for each user, as stated, and of one arm for everybody as it is
-at the site, to a tenth of a percent; with ``--without`` it does without the latter.  The policy gets the rate of random
+schema and three rates of the site to a tenth of a percent: of random arms, of one arm for everybody, and of the best
+choice by what the schema says of users.  With ``--without`` it does without the second one.  Gains are shares of what
+that best choice earns over random arms.  The policy gets the rate of random
 arms and the bound that the plan recommends.
 """
 
@@ -53,8 +54,9 @@ def judged(site: Site, lives: int, worlds: int, seed: int, stated: bool) -> list
     """Plan for a site, then play there."""
     real = calibrated(site)
     one_arm = round(real.one_arm_rate, 3) if stated else None
-    asked = Assumptions(site.random_rate, site.best_rate, one_arm, decisions=site.decisions, arms=site.arms)
-    name = f"{site.name} | {site.random_rate:.1%}, {'-' if one_arm is None else f'{one_arm:.1%}'}, {site.best_rate:.1%}"
+    best = round(real.best_rate, 3)
+    asked = Assumptions(site.random_rate, best, one_arm, decisions=site.decisions, arms=site.arms)
+    name = f"{site.name} | {site.random_rate:.1%}, {'-' if one_arm is None else f'{one_arm:.1%}'}, {best:.1%}"
     rows = []
     for outlook in plan({site.name: site.schema}, asked, worlds=worlds, seed=seed).outlooks:
         gains = [real.gain(outlook.epsilon, outlook.theta_bound, 100 * seed + life) for life in range(lives)]

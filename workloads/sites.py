@@ -24,7 +24,7 @@ Draw = Callable[[np.random.Generator, int], tuple[Columns, Columns, npt.NDArray[
 
 @dataclass(frozen=True)
 class Site:
-    """A schema, what the site states, and how users come and react."""
+    """A schema, how users come and react, and what random arms and the best one for each user earn."""
 
     name: str
     schema: Schema
@@ -33,6 +33,8 @@ class Site:
     best_rate: float
     decisions: int
     arms: int
+    hides: bool = False
+    """Whether rewards follow what the schema does not say; the best choice by it then earns less."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,12 @@ class Calibrated:
     level: float
     strength: float
     one_arm_rate: float
-    """What the best choice earns that does not look at users, where arms are the same for all."""
+    """What the best choice earns that does not look at users."""
+    best_rate: float
+    """What the best choice earns that knows of users what the schema says."""
 
     def gain(self, epsilon: float, theta_bound: float, seed: int, delta: float = 1e-6) -> float:
-        """Play one life and return the share of what the best arms would have earned over random ones."""
+        """Play one life and return the share of what the best choice by the schema would have earned over random ones."""
         site, rng = self.site, np.random.default_rng([77, seed])
         policy = tacit.make_policy(
             "stream-glm",
@@ -65,7 +69,8 @@ class Calibrated:
             chosen = policy.play(_encoded(site.schema, users, arms), clicks.astype(np.float64))
             mine += float(np.take_along_axis(chances, chosen[:, np.newaxis], 1).sum())
             random, best = random + float(chances.mean(1).sum()), best + float(chances.max(1).sum())
-        return (mine - random) / (best - random)
+        whole = site.best_rate - site.random_rate
+        return (mine - random) / (best - random) * whole / (self.best_rate - site.random_rate)
 
 
 def _encoded(schema: Schema, users: Columns, arms: Columns) -> npt.NDArray[np.float64]:
@@ -77,7 +82,7 @@ def _encoded(schema: Schema, users: Columns, arms: Columns) -> npt.NDArray[np.fl
 
 def calibrated(site: Site, users: int = 40_000) -> Calibrated:
     """Find level and strength by bisection, on users of its own."""
-    _, arms, better = site.draw(np.random.default_rng(555), users)
+    people, arms, better = site.draw(np.random.default_rng(555), users)
 
     def level_at(strength: float) -> float:
         low, high = -20.0, 20.0
@@ -92,18 +97,23 @@ def calibrated(site: Site, users: int = 40_000) -> Calibrated:
         strength = 0.5 * (weak + strong)
         chances = 1.0 / (1.0 + np.exp(-level_at(strength) - strength * better))
         weak, strong = (strength, strong) if np.mean(chances.max(axis=1)) < site.best_rate else (weak, strength)
-    return Calibrated(site, level_at(strength), strength, _one_arm_rate(arms, chances))
+    told = {field.name: people[field.name] for field in site.schema.user}
+    best = _rate_by(told | arms, chances) if site.hides else site.best_rate
+    return Calibrated(site, level_at(strength), strength, _rate_by(arms, chances), best)
 
 
-def _one_arm_rate(arms: Columns, chances: npt.NDArray[np.float64]) -> float:
-    """What the kind of arm earns that is best on average; arms of a kind say the same, numbers to the next integer."""
-    kinds = np.zeros(chances.shape, dtype=np.int64)
-    for column in arms.values():
-        values, codes = np.unique(np.floor(column) if column.dtype == np.float64 else column, return_inverse=True)
-        kinds = kinds * values.size + codes.reshape(kinds.shape)
-    counts = np.maximum(np.bincount(kinds.ravel()), 1)
-    worth = np.bincount(kinds.ravel(), weights=chances.ravel()) / counts
-    return float(np.take_along_axis(chances, worth[kinds].argmax(axis=1)[:, np.newaxis], 1).mean())
+def _rate_by(told: Columns, chances: npt.NDArray[np.float64]) -> float:
+    """What the arm earns that is best on average by what is told, numbers to a tenth of their range."""
+    cells = np.zeros(chances.shape, dtype=np.int64)
+    for column in told.values():
+        if column.dtype == np.float64:
+            low, high = column.min(), column.max()
+            column = np.minimum(np.floor(10.0 * (column - low) / (high - low)), 9.0)
+        values, codes = np.unique(column, return_inverse=True)
+        cells = cells * values.size + codes.reshape(column.shape + (1,) * (2 - column.ndim))
+    counts = np.maximum(np.bincount(cells.ravel()), 1)
+    worth = np.bincount(cells.ravel(), weights=chances.ravel()) / counts
+    return float(np.take_along_axis(chances, worth[cells].argmax(axis=1)[:, np.newaxis], 1).mean())
 
 
 def _every(values: list[str], count: int) -> npt.NDArray[Any]:
@@ -258,8 +268,8 @@ _COURSE = Schema(
 
 SITES = (
     Site("clinic, 55 features", _CLINIC_WIDE, _patients, 0.087, 0.131, 20_000, 5),
-    Site("clinic, 12 features", _CLINIC_NARROW, _patients, 0.087, 0.131, 20_000, 5),
-    Site("magazine", _MAGAZINE, _readers, 0.06, 0.10, 30_000, 8),
+    Site("clinic, 12 features", _CLINIC_NARROW, _patients, 0.087, 0.131, 20_000, 5, hides=True),
+    Site("magazine", _MAGAZINE, _readers, 0.06, 0.10, 30_000, 8, hides=True),
     Site("trial", _TRIAL, _sore, 0.40, 0.50, 5_000, 3),
     Site("offers", _OFFERS, _buyers, 0.02, 0.032, 60_000, 6),
     Site("course", _COURSE, _learners, 0.15, 0.21, 15_000, 4),

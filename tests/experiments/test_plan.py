@@ -98,7 +98,14 @@ def test_numbers_of_decisions_are_rounded(number: int, text: str) -> None:
 
 @pytest.mark.parametrize(
     "bad",
-    [{"epsilons": ()}, {"epsilons": (0.0,)}, {"decisions": 999}, {"arms": 1}, {"best_rate": 0.2}, {"one_arm_rate": 0.4}],
+    [
+        {"epsilons": ()},
+        {"epsilons": (0.0,)},
+        {"decisions": 999},
+        {"arms": 1},
+        {"best_rate": 0.2},
+        {"one_arm_rate": 0.4},
+    ],
 )
 def test_assumptions_without_sense_are_refused(bad: dict[str, object]) -> None:
     with pytest.raises(InvalidInput):

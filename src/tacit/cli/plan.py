@@ -13,7 +13,6 @@ from tacit.cli.shared import (
     Delta,
     Jobs,
     Json,
-    Refused,
     Seed,
     check_writable,
     messages,
@@ -34,7 +33,9 @@ def plan(
     ],
     *,
     random: Annotated[float, typer.Option(metavar="P", help="How often a random arm earns its reward, such as 0.09.")],
-    best: Annotated[float, typer.Option(metavar="P", help="How often you believe the best arm for each user earns it.")],
+    best: Annotated[
+        float, typer.Option(metavar="P", help="How often you believe the best arm for each user earns it.")
+    ],
     one_arm: Annotated[
         float | None,
         typer.Option(metavar="P", help="How often the best arm earns it if everybody gets it.", show_default="unknown"),

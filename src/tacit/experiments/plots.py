@@ -177,7 +177,9 @@ def gains(expected: Plan, path: Path) -> None:
     for number, outlook in enumerate(expected.outlooks):
         off = math.isinf(outlook.epsilon)
         colour = _GREY if off else (_RED, _BLUE, _GREEN, _ORANGE, _SKY, _PINK, _BLACK)[number % 7]
-        label = f"{Path(outlook.schema).stem}, {'no privacy' if off else f'ε = {outlook.epsilon:g}'}: {outlook.gain:.2f}"
+        label = (
+            f"{Path(outlook.schema).stem}, {'no privacy' if off else f'ε = {outlook.epsilon:g}'}: {outlook.gain:.2f}"
+        )
         dash = _DASHES[schemas.index(outlook.schema) % len(_DASHES)]
         axis.plot(expected.marks, outlook.curve, color=colour, linestyle=dash, label=label)
         axis.fill_between(expected.marks, outlook.curve_low, outlook.curve_high, color=colour, alpha=0.15, linewidth=0)
