@@ -50,7 +50,7 @@ class Calibrated:
     """What the best choice earns that knows of users what the schema says."""
 
     def gain(self, epsilon: float, theta_bound: float, seed: int, delta: float = 1e-6) -> float:
-        """Play one life and return the share of what the best choice by the schema would have earned over random ones."""
+        """Play one life and return its gain as a share of that of the best choice by the schema."""
         site, rng = self.site, np.random.default_rng([77, seed])
         policy = tacit.make_policy(
             "stream-glm",

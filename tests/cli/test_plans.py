@@ -56,7 +56,7 @@ def test_what_does_not_go_with_a_schema_is_refused_with_words(arguments: list[st
 def test_plan_compares_schemas(tmp_path: Path) -> None:
     target, picture = tmp_path / "plan.json", tmp_path / "plan.png"
     files = ["--json", str(target), "--plot", str(picture)]
-    stated = ["--random", "0.3", "--one-arm", "0.34", "--best", "0.4", "--decisions", "1000", "--worlds", "4"]
+    stated = ["--random", "0.3", "--one-arm", "0.34", "--best", "0.38,0.4", "--decisions", "1000", "--worlds", "4"]
     shown = tacit("plan", "patients", "articles", "--arms", "4", "--epsilon", "4", *stated, "--jobs", "1", *files)
     assert "With the 28 features of patients, epsilon 4 per visit" in shown.stdout
     assert "With the 33 features of articles" in shown.stdout
@@ -64,6 +64,7 @@ def test_plan_compares_schemas(tmp_path: Path) -> None:
     assert "8/8" in shown.stderr
     written = json.loads(target.read_text())
     assert [outlook["schema"] for outlook in written["outlooks"]] == ["patients", "articles"]
+    assert [outlook["best_rate"] for outlook in written["outlooks"]] == [0.38, 0.4]
     assert written["assumptions"]["one_arm_rate"] == 0.34
     assert picture.stat().st_size > 10_000
 
@@ -77,6 +78,7 @@ def test_plan_compares_schemas(tmp_path: Path) -> None:
         (["patients", "--random", "0.1", "--best", "0.2", "--one-arm", "0.3"], "one_arm_rate must lie between"),
         (["articles", "--random", "0.1", "--best", "0.2"], "arms must be given"),
         (["patients", "--random", "0.1"], "--best"),
+        (["patients", "--random", "0.1", "--best", "0.2,0.3"], "one rate or one for each of 1 schemas"),
     ],
 )
 def test_plan_refuses_with_words(arguments: list[str], message: str) -> None:

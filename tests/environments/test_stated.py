@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.environments.stated import Rates, crowd, draw_truth, stated_arms
+from tacit.environments.stated import StatedRates, crowd, draw_truth, stated_arms
 from tacit.errors import InvalidInput
 from tacit.experiments.schemas import load_schema
 from tacit.features import Category, Flag, Number, Schema
@@ -14,9 +14,9 @@ FINITE = Schema(user=[Number("age", 0, 9)], arm=[Category("topic", ["a", "b", "c
 CROSSED = Schema(user=FINITE.user, arm=FINITE.arm, crosses=[("age", "topic")])
 
 
-@pytest.mark.parametrize("rates", [Rates(0.09, 0.13, 0.1), Rates(0.09, 0.13, 0.12), Rates(0.4, 0.5)])
+@pytest.mark.parametrize("rates", [StatedRates(0.09, 0.13, 0.1), StatedRates(0.09, 0.13, 0.12), StatedRates(0.4, 0.5)])
 @pytest.mark.parametrize(("name", "arms"), [("patients", 4), ("articles", 8)])
-def test_stated_rates_hold(name: str, arms: int, rates: Rates) -> None:
+def test_stated_rates_hold(name: str, arms: int, rates: StatedRates) -> None:
     people = crowd(load_schema(name), arms, (1, 2)).acting
     sizes = []
     for seed in range(3):
@@ -72,12 +72,12 @@ def test_some_numbers_matter_by_a_threshold_and_are_seen_as_they_are() -> None:
 )
 def test_rates_that_cannot_be_are_refused(rates: tuple[float, float, float | None], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        Rates(*rates)
+        StatedRates(*rates)
 
 
 def test_what_no_world_has_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(InvalidInput, match=r"at most 0\.6, got 0\.7: no arm earns more than all 6"):
-        draw_truth(np.random.default_rng(0), crowd(CROSSED, 6, (0,)).acting, Rates(0.1, 0.7))
+        draw_truth(np.random.default_rng(0), crowd(CROSSED, 6, (0,)).acting, StatedRates(0.1, 0.7))
     # Without crosses all users are alike: one arm is the best for everybody.
     with pytest.raises(InvalidInput, match=r"one_arm_rate=0\.21 did not hold .* in the nearest one"):
-        draw_truth(np.random.default_rng(0), crowd(FINITE, 6, (0,)).acting, Rates(0.2, 0.3, 0.21))
+        draw_truth(np.random.default_rng(0), crowd(FINITE, 6, (0,)).acting, StatedRates(0.2, 0.3, 0.21))

@@ -13,6 +13,7 @@ from tacit.cli.shared import (
     Delta,
     Jobs,
     Json,
+    Refused,
     Seed,
     check_writable,
     messages,
@@ -34,7 +35,12 @@ def plan(
     *,
     random: Annotated[float, typer.Option(metavar="P", help="How often a random arm earns its reward, such as 0.09.")],
     best: Annotated[
-        float, typer.Option(metavar="P", help="How often you believe the best arm for each user earns it.")
+        str,
+        typer.Option(
+            metavar="P[,P...]",
+            help="How often you believe the best arm for each user earns it, as far as the schema tells users apart; "
+            "one for all schemas, or one for each.",
+        ),
     ],
     one_arm: Annotated[
         float | None,
@@ -63,16 +69,19 @@ def plan(
     \b
     Examples:
       tacit plan articles --random 0.08 --best 0.12 --arms 10
-      tacit plan few.json many.json --random 0.09 --one-arm 0.11 --best 0.13 --plot plan.png
+      tacit plan few.json many.json --random 0.09 --one-arm 0.11 --best 0.125,0.13 --plot plan.png
       tacit plan patients --random 0.4 --best 0.5 --rounds-per-user 5 --decisions 50000
     """
     from tacit.experiments.plan import Assumptions
     from tacit.experiments.schemas import load_schema
 
     check_writable(json_file, figure=plot)
+    bests = numbers(best, "--best")
+    if len(bests) not in (1, len(schemas)):
+        raise Refused(f"--best takes one rate or one for each of {len(schemas)} schemas, not {len(bests)}")
     asked = Assumptions(
         random_rate=random,
-        best_rate=best,
+        best_rate=max(bests),
         one_arm_rate=one_arm,
         epsilons=tuple(numbers(epsilon, "--epsilon")),
         delta=delta,
@@ -80,7 +89,8 @@ def plan(
         decisions=decisions,
         arms=arms,
     )
-    expected = _played({name: load_schema(name) for name in schemas}, asked, worlds, seed, jobs)
+    best_rates = dict(zip(schemas, bests * len(schemas), strict=False))
+    expected = _played({name: load_schema(name) for name in schemas}, asked, best_rates, worlds, seed, jobs)
     for sentence in sentences(expected):
         results(json_file).print(sentence)
     show(table(expected), json_file, expected.to_dict())
@@ -91,7 +101,9 @@ def plan(
         messages().print(f"Figure: {plot}")
 
 
-def _played(schemas: dict[str, Schema], asked: Assumptions, worlds: int, seed: int, jobs: int) -> Plan:
+def _played(
+    schemas: dict[str, Schema], asked: Assumptions, best_rates: dict[str, float], worlds: int, seed: int, jobs: int
+) -> Plan:
     """Play the plan under a progress bar."""
     from tacit.cli import progress
     from tacit.environments.stated import stated_arms
@@ -105,7 +117,7 @@ def _played(schemas: dict[str, Schema], asked: Assumptions, worlds: int, seed: i
             bar.update(task, advance=1, description=Path(name).stem)
 
         try:
-            return expect(schemas, asked, worlds=worlds, seed=seed, jobs=jobs, on_world=count)
+            return expect(schemas, asked, best_rates=best_rates, worlds=worlds, seed=seed, jobs=jobs, on_world=count)
         except KeyboardInterrupt:
             messages().print("Interrupted: there is no plan without all worlds.", style="bold")
             raise typer.Exit(INTERRUPTED) from None
@@ -152,7 +164,7 @@ def _line(expected: Plan, outlook: Outlook) -> tuple[str, ...]:
     from tacit.experiments.tables import rounded
 
     asked = expected.assumptions
-    reward = asked.random_rate + outlook.gain * (asked.best_rate - asked.random_rate)
+    reward = asked.random_rate + outlook.gain * (outlook.best_rate - asked.random_rate)
     reached = ("later" if found is None else rounded(found) for found in (outlook.half_from, outlook.most_from))
     return (
         Path(outlook.schema).stem,
@@ -171,9 +183,10 @@ def _line(expected: Plan, outlook: Outlook) -> tuple[str, ...]:
 def _title(expected: Plan) -> str:
     asked = expected.assumptions
     one_arm = "unknown" if asked.one_arm_rate is None else f"{asked.one_arm_rate:.2%}"
+    bests = ", ".join(f"{rate:.2%}" for rate in dict.fromkeys(outlook.best_rate for outlook in expected.outlooks))
     return (
         f"What to expect of stream-glm: {asked.decisions:,} decisions, delta = {asked.delta:g}; stated are "
-        f"{asked.random_rate:.2%} for random arms, {one_arm} for one arm, {asked.best_rate:.2%} for the best ones"
+        f"{asked.random_rate:.2%} for random arms, {one_arm} for one arm, {bests} for the best ones"
     )
 
 

@@ -41,7 +41,7 @@ _SMALLEST, _LARGEST = -8.0, 4.0
 
 
 @dataclass(frozen=True)
-class Rates:
+class StatedRates:
     """Mean rewards as stated: of random arms, of the best arm for each user, and of one arm for everybody."""
 
     random: float
@@ -168,7 +168,7 @@ def _uneven(rng: np.random.Generator, column: npt.NDArray[Any]) -> npt.NDArray[A
     return column[rng.choice(column.size, column.size, p=odds / odds.sum())]
 
 
-def draw_truth(rng: np.random.Generator, people: FloatArray, rates: Rates) -> Truth:
+def draw_truth(rng: np.random.Generator, people: FloatArray, rates: StatedRates) -> Truth:
     """Draw a world in which the rates hold.
 
     The prior: a share of the coordinates that is itself uniform between a tenth and all of them has effects, which are

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 from scipy.stats import t as student
 
 from tacit._validate import integer_at_least
-from tacit.environments.stated import Rates, Truth, crowd, draw_truth, stated_arms
+from tacit.environments.stated import StatedRates, Truth, crowd, draw_truth, stated_arms
 from tacit.errors import InvalidInput
 from tacit.experiments.engines import make_engine
 from tacit.experiments.results import jsonable
@@ -65,9 +65,9 @@ class Assumptions:
         _ = self.rates
 
     @property
-    def rates(self) -> Rates:
+    def rates(self) -> StatedRates:
         """The rates, which are checked."""
-        return Rates(self.random_rate, self.best_rate, self.one_arm_rate)
+        return StatedRates(self.random_rate, self.best_rate, self.one_arm_rate)
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,8 @@ class Outlook:
     schema: str
     dim: int
     arms: int
+    best_rate: float
+    """What the best choice by this schema is believed to earn."""
     theta_bound: float
     """What the policy was told, and is recommended: the median length of the true parameter in the worlds."""
     epsilon: float
@@ -122,6 +124,7 @@ def plan(
     schemas: Mapping[str, Schema],
     asked: Assumptions,
     *,
+    best_rates: Mapping[str, float] | None = None,
     worlds: int = 20,
     seed: int = 0,
     jobs: int = 1,
@@ -135,6 +138,8 @@ def plan(
         Schemas to compare, by name.
     asked : Assumptions
         What is asked, and what is stated of rewards.
+    best_rates : mapping, optional
+        For schemas by name: what the best choice by them earns, in place of the rate of ``asked``.
     worlds : int, default 20
         Worlds for each schema; at least 4.
     seed : int, default 0
@@ -161,12 +166,14 @@ def plan(
     integer_at_least("worlds", worlds, 4)
     if not schemas:
         raise InvalidInput("schemas must have at least one schema")
-    marks, tasks, bounds = _marks(asked.decisions), [], {}
+    marks, tasks, known = _marks(asked.decisions), [], {}
     for name, schema in schemas.items():
-        truths = truths_of(schema, asked, worlds, seed)
-        bounds[name] = recommended_bound(list(truths.values()))
+        stated = replace(asked, best_rate=(best_rates or {}).get(name, asked.best_rate))
+        truths = truths_of(schema, stated, worlds, seed)
+        bound = recommended_bound(list(truths.values()))
+        known[name] = name, schema.dim, stated_arms(schema, asked.arms), stated.best_rate, bound
         tasks += [
-            (name, position, schema, asked, truth, bounds[name], (seed, world))
+            (name, position, schema, stated, truth, bound, (seed, world))
             for position, (world, truth) in enumerate(truths.items())
         ]
     gains = {name: np.empty((len(asked.epsilons), worlds, LIVES, marks.size)) for name in schemas}
@@ -174,8 +181,8 @@ def plan(
         gains[name][:, world] = found
         on_world(name)
     outlooks = [
-        _outlook((name, schema.dim, stated_arms(schema, asked.arms), bounds[name], epsilon), marks, *found)
-        for name, schema in schemas.items()
+        _outlook((*known[name], epsilon), marks, *found)
+        for name in schemas
         for epsilon, *found in zip(asked.epsilons, gains[name], *intervals(gains[name]), strict=True)
     ]
     return Plan(asked, tuple(marks.tolist()), tuple(outlooks), worlds, seed)
@@ -245,7 +252,11 @@ def _marks(decisions: int) -> IntArray:
 
 
 def _outlook(
-    known: tuple[str, int, int, float, float], marks: IntArray, gains: FloatArray, low: FloatArray, high: FloatArray
+    known: tuple[str, int, int, float, float, float],
+    marks: IntArray,
+    gains: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
 ) -> Outlook:
     """Summarise one schema at one epsilon from its gains, shape (worlds, lives, marks), and their interval."""
     middle = gains.mean(axis=(0, 1))

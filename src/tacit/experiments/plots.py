@@ -188,8 +188,8 @@ def gains(expected: Plan, path: Path) -> None:
     axis.set(xscale="log", xlabel="decisions", ylabel="gain until then (random arms 0, best arms 1)")
     axis.set(xlim=(expected.marks[0], expected.marks[-1]), ylim=(max(-0.5, min(-0.05, 1.1 * lowest)), 1.0))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    stated = expected.assumptions
-    axis.set_title(f"Random arms earn {stated.random_rate:.1%}, the best ones {stated.best_rate:.1%}")
+    bests = " and ".join(f"{rate:.1%}" for rate in dict.fromkeys(outlook.best_rate for outlook in expected.outlooks))
+    axis.set_title(f"Random arms earn {expected.assumptions.random_rate:.1%}, the best ones {bests}")
     _legend(axis, [outlook.curve[-1] for outlook in expected.outlooks])
     _save(figure, path)
 
