@@ -47,7 +47,7 @@ class StatedRates:
     random: float
     best: float
     one_arm: float | None = None
-    """Of the best choice that does not look at the user; None: not known, anything between the two others."""
+    """Rate of the best choice that does not look at the user; None: not known, anything between the two others."""
 
     def __post_init__(self) -> None:
         probability("random_rate", self.random)

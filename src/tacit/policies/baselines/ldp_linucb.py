@@ -51,7 +51,7 @@ class LdpLinConfig(PrivateConfig):
     shift: float = option("Multiplies what is added to the matrix for its noise.", default=0.1, check=nonnegative)
     ridge: float = option("Added to the matrix with any noise.", default=1.0, check=positive)
     failure_probability: float = option(
-        "Of the bound on the noise; not the privacy delta.", default=0.1, check=probability
+        "Probability with which the bound on the noise may fail; not the privacy delta.", default=0.1, check=probability
     )
 
 
@@ -78,7 +78,7 @@ class LdpLinState(NamedTuple):
     """The sums of all reports, what the server makes of them, and what the devices that decide next have drawn."""
 
     sums: FloatArray
-    """Of x x', packed, and behind it of s r x; with all noise."""
+    """Sum of x x', packed, and behind it of s r x; with all noise."""
     theta: FloatArray
     inverse: FloatArray
     radius: Scalar
