@@ -159,9 +159,9 @@ class Policy(ABC):
         self.config = self._chosen(config, fields)
         if self.config.link not in self.links and self.config.link in LINKS:
             raise InvalidInput(f"{self.name} supports the links {', '.join(self.links)}, not {self.config.link!r}")
+        self.setting: Setting = self._make_setting()
         if self.config.explore:
             self._explore()
-        self.setting: Setting = self._make_setting()
         self.arm_form = ArmForm(self.setting, self._structure, self.config.features)
         """What the policy takes as arms: checks and encodes them, and knows no state."""
         self._row_size = self.arm_form.size  # numbers that steps are given for an arm

@@ -202,11 +202,14 @@ class AdaPrivateTS(PrivatePolicy):
         return self._plan.noise_sd
 
     def _next_span(self) -> Span:
-        """Decisions up to the end of the open batch, or of the next one where that is to be released now."""
+        """Decisions up to the end of the open batch, or of the next one where that is to be released now.
+
+        With ``reward_age`` rounds are played one by one: batches count decisions, whether they have come of age or not.
+        """
         state = self._state
         decisions, boundary = int(state.decisions[()]), int(state.boundary[()])
         end = boundary if boundary > decisions else next_boundary(decisions, state.constants)
-        return Span(end - decisions, 0, 0.0, rare=True)
+        return Span(end - decisions, 0, 0.0, rare=not self.config.reward_age)
 
     def _on_event(self, flag: int) -> None:
         """Release the batch that has had its decisions, and take it in."""
