@@ -212,13 +212,13 @@ def test_a_reward_is_late_by_its_own_time(hold: bool, tmp_path: Path) -> None:
 
 def test_time_in_which_the_service_is_down_does_not_count(bench: Bench) -> None:
     arm = bench.arm("a")
-    bench.wait(WAIT - 1.0)  # a beat, which is written
+    bench.wait(KEPT_EVERY)  # a beat, which is written
     bench.clock.now += 1000.0
     bench.crash()
     bench.host.tick()
     assert bench.reward("a", 1.0) == Answer(arm, True)
     assert bench.learned == []
-    bench.wait(1.0)
+    bench.wait(WAIT - KEPT_EVERY)
     assert bench.learned == [(bench.row("a", arm), 1.0)]
 
 
@@ -423,6 +423,61 @@ def test_no_beat_is_written_because_ids_are_left_to_be_deleted(bench: Bench) -> 
     assert bench.note() == before
     bench.wait(KEPT_EVERY)  # one that is written anyway deletes it
     assert json.loads(bench.note())["forgotten"] == 1
+
+
+@pytest.mark.parametrize("late", [0.6, 1.9, 7.3, 19.0])
+@pytest.mark.parametrize("hold", [True, False])
+def test_beats_that_come_late_are_made_up_for(hold: bool, late: float, tmp_path: Path) -> None:
+    """Somebody's reward may hold a beat up: what is written as the clock then, and later, must not tell of it."""
+    worlds = []
+    for name, held_up in (("on time", 0.0), ("late", late)):
+        bench = served(tmp_path / name, hold=hold, default_reward=0.0, event_memory=10.0 * WAIT)
+        events = iter([(0.1, "a"), (0.4, "b"), (3.3, "c"), (2.0 * WAIT + 0.05, "d"), (2.0 * WAIT + 2.6, "e")])
+        began, (when, event) = bench.clock.now, next(events)
+        kept, learned = list[float](), list[int]()
+        for beat in range(1, int(6 * WAIT / BEAT)):
+            while when < beat * BEAT:
+                bench.clock.now = began + when
+                bench.arm(event)
+                learned.append(len(bench.learned))
+                when, event = next(events, (math.inf, ""))
+            bench.clock.now = began + beat * BEAT
+            if not any(start < beat * BEAT <= start + held_up for start in (0.95 * WAIT, 3.1 * WAIT)):
+                bench.host.tick()
+                kept.append(json.loads(bench.note())["uptime"])
+        worlds.append(([*learned, len(bench.learned)], kept[-20:], json.loads(bench.note())))
+    assert worlds[0] == worlds[1]
+
+
+def test_of_late_beats_that_only_keep_the_clock_one_is_written(tmp_path: Path) -> None:
+    bench = served(tmp_path, event_memory=100.0 * WAIT)
+    bench.arm("a")
+    bench.wait(WAIT)
+    calls: list[str] = []
+    bench.store.after = calls.append
+    bench.wait(50.0 * WAIT)
+    assert calls.count("append") == 1
+    assert json.loads(bench.note())["uptime"] == 51.0 * WAIT
+
+
+def test_a_beat_that_waits_settles_what_was_due_when_it_was_asked_for(bench: Bench) -> None:
+    bench.arm("a")
+    bench.reward("a", 1.0)
+    asked = bench.clock.now + WAIT - BEAT
+    bench.clock.now += WAIT + BEAT
+    bench.deployment.tick(asked)
+    assert bench.learned == []
+    bench.deployment.tick()
+    assert len(bench.learned) == 1
+
+
+def test_an_id_that_is_used_again_keeps_no_other_from_being_deleted(tmp_path: Path) -> None:
+    bench = served(tmp_path, event_memory=WAIT)
+    bench.process(*(bench.asks(str(number), number) for number in range(40)))
+    bench.clock.now += WAIT
+    bench.arm("0")
+    bench.wait(KEPT_EVERY)
+    assert len(bench.events()) == 1
 
 
 def test_many_ids_are_deleted_by_one_beat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,12 +172,13 @@ def _beats_need_rewards() -> tuple[Change, ...]:
 
 def _beats_follow_deletion() -> tuple[Change, ...]:
     """A beat is written when ids are left to be deleted, of which groups decide."""
-    due = Host._beat_due
+    original = Host._next_beat
 
-    def beat_due(self: Any, now: float) -> bool:
-        return due(self, now) or self._events.over(now)
+    def next_beat(self: Any, now: float) -> float:
+        left = now > self._progress.uptime and self._events.over(now)
+        return now if left else original(self, now)
 
-    return ((Host, "_beat_due", beat_due),)
+    return ((Host, "_next_beat", next_beat),)
 
 
 def _drains_what_has_come() -> tuple[Change, ...]:

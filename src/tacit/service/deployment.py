@@ -218,11 +218,11 @@ class Deployment:
 
         A policy's clock begins here or with a decision, a change or a reader, never with a reward that comes first.
         """
-        now = self.clock() if stamp is None else stamp
+        now = self.clock()  # a policy that is found begins by what its note is now, and not when the beat was asked for
         if self.store.shared and now - self._looked_at >= _LOOK_EVERY:
             self._look(now)
         for served in self.policies.values():
-            served.host.tick(now)
+            served.host.tick(stamp)
 
     def close(self) -> None:
         """Write snapshots, which erase the logs of rows, and let go of the store."""

@@ -181,13 +181,12 @@ class WaitingEvents:
         """Rewards that have come and not contributed, without ``hold``: when they came."""
         self.follow(progress)
 
-    def follow(self, progress: Progress, *, due_unknown: bool = True) -> None:
-        """Go on from what another process has done, or this one before; it may be unknown what is due next."""
+    def follow(self, progress: Progress) -> None:
+        """Go on from what another process has done, or this one before."""
         self._progress = progress
         self._settled_before = progress.settled
         """``settled`` at the last commit: rows that the open group changes must not be deleted by it."""
-        if due_unknown:
-            self.next_due = -math.inf
+        self.next_due = -math.inf
         """When the oldest unsettled event is due, at the earliest."""
         self._next_over = -math.inf
 
@@ -246,6 +245,13 @@ class WaitingEvents:
         """Whether there may be ids to delete.  The clock must not follow it: groups decide what was deleted before."""
         return now >= self._next_over
 
+    def oldest_due(self) -> float:
+        """When the oldest unsettled event is due; read where it is unknown, and infinite where there is none."""
+        if self.next_due == -math.inf:
+            rows = self._rows(self._progress.settled, 1)
+            self.next_due = Event.unpack(rows[0].value).due if rows else math.inf
+        return self.next_due
+
     def settle(self, now: float) -> Iterator[tuple[Row, Event]]:
         """All events that are due and not settled, in the order of their decisions; they count as settled then."""
         some = _FEW
@@ -268,7 +274,8 @@ class WaitingEvents:
         put = self._journal.group.rows.get(EVENTS, {})
         rows = self._store.scan(self._journal.name, EVENTS, after, limit)
         last = rows[-1].position if rows else after
-        rows = [put.get(row.key, row) for row in rows]
+        # An id that is used again has a new place, behind these.
+        rows = [put.get(row.key, row) for row in rows if put.get(row.key, row).position == row.position]
         if len(rows) < limit:
             rows += sorted((row for row in put.values() if row.position > last), key=lambda row: row.position)
         return rows

@@ -109,6 +109,11 @@ class Answer(NamedTuple):
     """Probability with which the arm of a decision was to be chosen; None where it is unknown, and for rewards."""
 
 
+def _beat_at(seconds: float) -> float:
+    """The clock of the first beat that is not before this time."""
+    return BEAT * math.ceil(seconds / BEAT) if math.isfinite(seconds) else seconds
+
+
 class StoppableClock:
     """Seconds, as stamps and waiting times have them, by a clock that runs until it is stopped."""
 
@@ -213,10 +218,9 @@ class Host:
         """Go on from where another process has come to, as the journal has just found it."""
         if self.journal.note == self._note:
             return
-        progress = Progress.of_note(self.journal.note, self.terms.memory)
-        moved = replace(progress, forgotten=0) != replace(self._progress, forgotten=0)  # or only ids were deleted
-        self._note, self._progress = self.journal.note, progress
-        self._events.follow(progress, due_unknown=moved)
+        self._note, self._progress = self.journal.note, Progress.of_note(self.journal.note, self.terms.memory)
+        progress = self._progress
+        self._events.follow(progress)
         if self._users is not None:
             self._users.known = progress.users
         self._uptime = self._kept_at = progress.uptime
@@ -238,8 +242,9 @@ class Host:
         """
         now = self._newest_beat(self._clock() if stamp is None else stamp)
         with self._lock:
-            if self._beat_due(now):
-                self._beat(now)
+            if self._next_beat(now) <= now:
+                while (beat := self._next_beat(now)) <= now:
+                    self._beat(beat)
                 self.journal.tend()
             elif not (self._remembers or self.journal.resting) and self._clock() - self._used_at >= IDLE:
                 self.journal.rest()
@@ -253,10 +258,20 @@ class Host:
         """Whether the memory of any decision is not over: by the clock, whatever has been deleted."""
         return self._progress.uptime < self._progress.until
 
-    def _beat_due(self, now: float) -> bool:
-        """Whether a beat is to be written: a function of decisions and the clock, and of no group or deletion."""
-        ends = now >= self._progress.until or now - self._kept_at >= KEPT_EVERY
-        return now >= self._events.next_due or (self._remembers and ends)
+    def _next_beat(self, now: float) -> float:
+        """The clock of the next beat that is to be written, of those up to ``now`` that are late: none if it is later.
+
+        A function of decisions and the clock, however late it is asked for: what holds a process up may be a reward.
+        A beat is written when something is due, when the newest id is over, and every ``KEPT_EVERY`` seconds until
+        then; of several of the latter that are late the last one stands for all.
+        """
+        progress, wanted = self._progress, self._events.oldest_due()
+        if not self._remembers:
+            return _beat_at(wanted)
+        event, kept = _beat_at(min(wanted, progress.until)), _beat_at(progress.uptime + KEPT_EVERY)
+        if event <= now:
+            return event
+        return kept + KEPT_EVERY * max(0.0, (now - kept) // KEPT_EVERY)
 
     def _beat(self, now: float, *, last: bool = False) -> None:
         """Let everything contribute that is due by now, unless another process has done so."""
@@ -264,7 +279,7 @@ class Host:
         while more:
             with self.journal.working():
                 self._take_over()
-                more = last or self._beat_due(now)
+                more = last or self._next_beat(now) <= now
                 if more:
                     self._look_up(())
                     more = self._advance(now)

@@ -84,6 +84,7 @@ class World:
                     self.store.before = hold_up
                     first = self._sent(writer, self.report(OTHERS))
                     assert await asyncio.to_thread(held.wait, PATIENCE)
+                fillers = [self._sent(writer, self.report(1_000 + each)) for each in range(300 if reward else 0)]
                 self.clock.now = DUE - 1e-3
                 second = self._sent(writer, self.ask(number) if asked == "decision" else self.report(number))
                 if first is None:
@@ -93,6 +94,7 @@ class World:
                 self.clock.now = DUE + 1e-3
                 go.set()
                 (answer,) = await second
+                await asyncio.gather(*fillers)  # of unknown ids: more than fit into one group
                 assert await asyncio.to_thread(beaten.wait, PATIENCE)
                 return answer
         finally:

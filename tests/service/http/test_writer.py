@@ -20,6 +20,7 @@ from tacit.service.http.logs import JsonLog
 from tacit.service.http.problems import Problem
 from tacit.service.http.state import Service
 from tacit.service.http.writer import Answers, Writer
+from tests.service.parts import Clock
 
 EVERY_GROUP, NO_GROUP = 1e9, 0.0
 """Seconds that a group may take in the event loop: whatever it takes, or nothing."""
@@ -237,6 +238,44 @@ def test_decisions_and_rewards_are_refused_for_their_own_kind_alone() -> None:
         assert (writer.waiting, writer.waiting_rewards) == (0, 0)
 
     run(test, quick=EVERY_GROUP)
+
+
+def test_a_beat_that_waits_has_the_stamp_of_when_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BEAT", 0.005)
+    clock, stamps, host = Clock(1.0), list[float](), SlowHost()
+
+    async def test() -> None:
+        writer = Writer(stamps.append, clock, JsonLog(io.StringIO()), 1000, NO_GROUP)
+        first = begun(writer, host, 0)  # before the thread begins, which then has it to do first
+        await asyncio.sleep(0.05)
+        writer.start()
+        await until(lambda: host.groups)
+        second = begun(writer, host, 1)
+        await until(lambda: writer.waiting == 2)
+        stamps.clear()
+        host.allowed.release()  # the thread asks for a beat, and has the second group first
+        await until(lambda: len(host.groups) == 2)
+        await until(lambda: writer._beat_waits)
+        clock.now = 2.0
+        host.allowed.release()
+        await asyncio.gather(first, second)
+        await until(lambda: stamps)
+        assert stamps[0] == 1.0
+        await asyncio.to_thread(writer.stop)
+
+    asyncio.run(test())
+
+
+def test_of_beats_that_wait_there_is_one() -> None:
+    async def test(writer: Writer) -> None:
+        writer._aside = True  # the thread is busy
+        for stamp in (1.0, 2.0, 3.0):
+            writer._arrive(module.Beat(stamp))
+        assert writer._arrived == [module.Beat(1.0)]
+        writer._come_back([])
+        await until(lambda: not writer._arrived)
+
+    run(test)
 
 
 def test_time_goes_on_when_nobody_asks_and_the_end_comes_after_what_was_begun() -> None:

@@ -99,6 +99,8 @@ class Writer:
         """Whether something has arrived that waits for the turn."""
         self._aside = False
         """Whether the thread has a group or a beat; changed by the event loop alone."""
+        self._beat_waits = False
+        """Whether a beat is among what has arrived; changed by the event loop alone."""
         self.waiting = 0
         """Requests that have no answer yet, rewards aside; changed by the event loop alone."""
         self.waiting_rewards = 0
@@ -176,10 +178,14 @@ class Writer:
         """Take what the thread is to do next out of the queue, which begins with ``first``."""
         if isinstance(first, Beat):
             del self._arrived[0]
+            self._beat_waits = False
             return partial(self._beat_aside, first)
         return partial(self._carry_out_aside, self._taken())
 
     def _arrive(self, beat: Beat) -> None:
+        if self._beat_waits:
+            return  # the next one makes up for it, since a host writes all beats that are late
+        self._beat_waits = True
         self._arrived.append(beat)
         if len(self._arrived) == 1:
             self._begin()
