@@ -186,7 +186,7 @@ class WaitingEvents:
         self._progress = progress
         self._settled_before = progress.settled
         """``settled`` at the last commit: rows that the open group changes must not be deleted by it."""
-        self.next_due = -math.inf
+        self._next_due = -math.inf
         """When the oldest unsettled event is due, at the earliest."""
         self._next_over = -math.inf
 
@@ -211,7 +211,7 @@ class WaitingEvents:
     def add(self, key: bytes, event: Event) -> None:
         """Remember a new decision, in place of an earlier one under an id whose memory was over."""
         self._progress.position += 1
-        self.next_due = min(self.next_due, event.due)
+        self._next_due = min(self._next_due, event.due)
         self._progress.until = event.due + self._memory
         self._next_over = min(self._next_over, self._progress.until)
         self._found[key] = row = Row(key, self._progress.position, event.pack())
@@ -247,25 +247,25 @@ class WaitingEvents:
 
     def oldest_due(self) -> float:
         """When the oldest unsettled event is due; read where it is unknown, and infinite where there is none."""
-        if self.next_due == -math.inf:
+        if self._next_due == -math.inf:
             rows = self._rows(self._progress.settled, 1)
-            self.next_due = Event.unpack(rows[0].value).due if rows else math.inf
-        return self.next_due
+            self._next_due = Event.unpack(rows[0].value).due if rows else math.inf
+        return self._next_due
 
     def settle(self, now: float) -> Iterator[tuple[Row, Event]]:
         """All events that are due and not settled, in the order of their decisions; they count as settled then."""
         some = _FEW
-        while now >= self.next_due:
+        while now >= self._next_due:
             rows = self._rows(self._progress.settled, some)
             for row in rows:
                 event = Event.unpack(row.value)
                 if event.due > now:
-                    self.next_due = event.due
+                    self._next_due = event.due
                     return
                 self._progress.settled = row.position
                 yield row, event
             if len(rows) < some:
-                self.next_due = math.inf
+                self._next_due = math.inf
                 return
             some *= 2
 

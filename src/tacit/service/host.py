@@ -153,7 +153,7 @@ class Host:
         then = Progress.of_note(note, terms.memory).uptime
         self._since = min(started - then, clock() - self._progress.uptime)
         self._used_at = started
-        self._uptime = self._kept_at = self._progress.uptime
+        self._uptime = self._progress.uptime
         """The clock as it was committed, and as it was read or written last."""
         self._moved = False
         """Whether the open group holds a decision, a beat or a change of mode: rewards alone keep no clock."""
@@ -223,7 +223,7 @@ class Host:
         self._events.follow(progress)
         if self._users is not None:
             self._users.known = progress.users
-        self._uptime = self._kept_at = progress.uptime
+        self._uptime = progress.uptime
         self._since = min(self._since, self._clock() - progress.uptime)  # no clock of another host is read
         self._releases.follow(progress.releases)
         self._modes.follow(progress.modes)
@@ -477,7 +477,7 @@ class Host:
     def _committed(self) -> None:
         self._note, self._moved = self.journal.note, False
         self._events.committed()
-        self._uptime = self._kept_at = self._progress.uptime
+        self._uptime = self._progress.uptime
         self._show()
 
     def _show(self) -> None:
