@@ -154,7 +154,7 @@ class Host:
         self._since = min(started - then, clock() - self._progress.uptime)
         self._used_at = started
         self._uptime = self._progress.uptime
-        """The clock as it was committed, and as it was read or written last."""
+        """The clock as it was committed last."""
         self._moved = False
         """Whether the open group holds a decision, a beat or a change of mode: rewards alone keep no clock."""
         self._events = WaitingEvents(store, journal, self._progress, terms.memory - terms.reward_wait)
